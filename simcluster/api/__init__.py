@@ -1,0 +1,1 @@
+"""The API server: HTTP in, objects out. Knows no node and no controller."""

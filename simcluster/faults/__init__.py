@@ -1,0 +1,1 @@
+"""Faults as data: one TOML a fault, and the engine that applies them."""
