@@ -1,0 +1,1 @@
+"""gpuproof: acceptance tests for GPU Kubernetes clusters that cannot pass by accident."""
