@@ -1,1 +1,1 @@
-"""gpuproof: acceptance tests for GPU Kubernetes clusters; this package is the harness and knows no single check."""
+"""gpuproof: acceptance tests for GPU Kubernetes clusters that cannot pass by accident."""

@@ -1,8 +1,8 @@
-"""Owns limits, their bounds and their provenance, as values; must not know a file, a pod, a measurement or a verdict."""
+"""Owns limits, their bounds and their provenance, as values; must not know a file, a measurement or a verdict."""
 
+import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date
 from enum import StrEnum
 
 from gpuproof.expectation import Scalar
@@ -104,11 +104,11 @@ class Measured:
     """The project or a site measured it: evidence file, day, number of runs, statistic, environment."""
 
     evidence: str
-    date: date
+    date: dt.date
     runs: int
     statistic: str
     environment: str
-    valid_until: date | None = None
+    valid_until: dt.date | None = None
     kind: str = field(default="measured", init=False)
 
 
@@ -117,11 +117,11 @@ class Published:
     """Someone published it: where, when it was read, the value there, and the fraction of it that the bound is."""
 
     url: str
-    read_on: date
+    read_on: dt.date
     value: Scalar
     fraction: float | None = None
     note: str = ""
-    valid_until: date | None = None
+    valid_until: dt.date | None = None
     kind: str = field(default="published", init=False)
 
 
@@ -131,9 +131,9 @@ class Derived:
 
     formula: str
     source: str = ""
-    read_on: date | None = None
+    read_on: dt.date | None = None
     note: str = ""
-    valid_until: date | None = None
+    valid_until: dt.date | None = None
     kind: str = field(default="derived", init=False)
 
 
@@ -143,8 +143,8 @@ class Contract:
 
     document: str
     clause: str
-    date: date
-    valid_until: date | None = None
+    date: dt.date
+    valid_until: dt.date | None = None
     kind: str = field(default="contract", init=False)
 
 
@@ -153,7 +153,7 @@ class Provisional:
     """Nobody has a basis for it yet: why, and the day by which a real number replaces it."""
 
     reason: str
-    replace_by: date
+    replace_by: dt.date
     kind: str = field(default="provisional", init=False)
 
 
@@ -237,7 +237,7 @@ def bound_text(bound: Bound, unit: str) -> str:
             return "recorded, not judged"
 
 
-def provenance_block(provenance: Provenance, today: date) -> str | None:
+def provenance_block(provenance: Provenance, today: dt.date) -> str | None:
     """Return why a number with this provenance cannot carry an ACCEPTED on this day; None if it can."""
     if isinstance(provenance, Provisional):
         passed = ", which has passed" if today > provenance.replace_by else ""
