@@ -47,7 +47,7 @@ def _unfinished(subjects: Sequence[SubjectView], started: RunStarted, last_at: d
         reasons.append(f"All {plural(len(planned), 'planned answer')} have a verdict, but nothing was decided.")
     failed = sum(subject.verdict == "FAIL" and subject.required and subject.waiver is None for subject in planned)
     if failed:
-        reasons.append(f"{plural(failed, 'required check')} had already failed: a finished run would be REJECTED.")
+        reasons.append(f"{plural(failed, 'required answer')} already FAIL: a finished run would be REJECTED.")
     reasons.append("Resume the run or run it again.")
     return DecisionView("UNDECIDED", tuple(reasons), started.scope, recorded=False)
 
