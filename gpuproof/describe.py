@@ -11,10 +11,10 @@ from typing import Any
 
 from gpuproof.catalogue import Check
 from gpuproof.decision import PlannedSubject
-from gpuproof.expectation import Waiver
+from gpuproof.expectation import ClusterExpectation, Waiver
 from gpuproof.finding import Finding
 from gpuproof.inventory import Node
-from gpuproof.limits import Limit, bound_text
+from gpuproof.limits import Expected, Limit, bound_text, number
 from gpuproof.profile import Profile
 from workloads.contract import Measurement
 
@@ -49,7 +49,16 @@ def check(item: Check, profile: Profile) -> dict[str, Any]:
     }
 
 
-def limit(item: Limit, blocking: str | None) -> dict[str, Any]:
+def bound(item: Limit, cluster: ClusterExpectation) -> str:
+    """A limit's bound for a person, with the number where the profile only names what it expects."""
+    if isinstance(item.bound, Expected):
+        value = cluster.expected(item.bound.key)
+        shown = "nothing" if value is None else number(value)
+        return f"= {shown}{f' {item.unit}' if item.unit else ''} ({item.bound.key} of [cluster])"
+    return bound_text(item.bound, item.unit)
+
+
+def limit(item: Limit, profile: Profile, blocking: str | None) -> dict[str, Any]:
     """A limit as `run_started` lists it; `blocking` says why it cannot carry an ACCEPTED."""
     return {
         "id": item.id,
@@ -59,7 +68,7 @@ def limit(item: Limit, blocking: str | None) -> dict[str, Any]:
         "unit": item.unit,
         "at": dict(item.at),
         "per": str(item.per),
-        "bound": bound_text(item.bound, item.unit),
+        "bound": bound(item, profile.cluster),
         "severity": str(item.severity),
         "provenance": plain(item.provenance),
         "blocking": blocking,

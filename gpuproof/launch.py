@@ -49,7 +49,8 @@ class Options:
     context: str | None = None
     kubeconfig: Path | None = None
     in_cluster: bool = False
-    out: Path | None = None
+    run_id: str = ""
+    out: Path = Path("reports")
     image: str | None = None
     resume: Path | None = None
     topology: str = "small"
@@ -120,8 +121,7 @@ class Launched:
 def launch(options: Options) -> Launched:
     """Load, connect, look, plan; raises `LaunchError` and leaves nothing behind then."""
     checks, profile = read(options)
-    run_id = _run_id()
-    directory = (options.resume or options.out or Path("reports", run_id)).resolve()
+    directory = (options.resume or options.out).resolve()
     earlier = {}
     if options.resume is not None:
         earlier = _earlier(directory, profile)
@@ -135,8 +135,7 @@ def launch(options: Options) -> Launched:
         if options.listener is not None:
             recorder.listen(options.listener)
         setting = Setting(
-            run_id=run_id,
-            directory=directory,
+            run_id=options.run_id,
             profile=profile,
             checks=checks,
             argv=options.argv,
@@ -255,7 +254,8 @@ def _earlier(directory: Path, profile: Profile) -> Any:
         raise LaunchError(f"--resume {directory}: {error}") from error
 
 
-def _run_id() -> str:
+def new_run_id() -> str:
+    """A name for a run: the second it began (UTC) and four random digits; fit for a namespace."""
     return datetime.now(UTC).strftime("%Y%m%d-%H%M%S-") + secrets.token_hex(2)
 
 

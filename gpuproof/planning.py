@@ -16,10 +16,11 @@ from rich.text import Text
 
 from gpuproof.catalogue import CatalogueError, Check, load_checks
 from gpuproof.cluster.port import NODES, ClusterError
+from gpuproof.describe import bound
 from gpuproof.expectation import State
 from gpuproof.inventory import read_inventory
 from gpuproof.launch import LaunchError, Options, reach, read, release
-from gpuproof.limits import Limit, bound_text
+from gpuproof.limits import Limit
 from gpuproof.manifests import Renderer, SweepJob
 from gpuproof.plan import Plan, judge_coverage, make_plan, scope_labels
 from gpuproof.profile import Profile
@@ -110,7 +111,9 @@ def _cost_table(checks: Sequence[Check], profile: Profile, plan: Plan) -> Table:
 def _limit_table(check: Check, profile: Profile) -> Table:
     table = Table("what", "at", "must be", "severity", "provenance", title=check.name)
     for limit in profile.limits_for(check.name):
-        table.add_row(limit.name, _point(limit), bound_text(limit.bound, limit.unit), limit.severity, _source(limit))
+        # As Text: what a profile says may hold square brackets, which rich would take for markup.
+        cells = (limit.name, _point(limit), bound(limit, profile.cluster), str(limit.severity), _source(limit))
+        table.add_row(*(Text(cell) for cell in cells))
     return table
 
 
@@ -130,7 +133,7 @@ def _source(limit: Limit) -> str:
 
 def _print_manifests(checks: Sequence[Check], profile: Profile, plan: Plan) -> None:
     """YAML documents in the order of their creation; the run id is a placeholder."""
-    setting = Setting("run-id", Path(), profile, tuple(checks), (), simulated=False)
+    setting = Setting("run-id", profile, tuple(checks), (), simulated=False)
     made = renderer(setting)
     documents = [made.namespace_object()]
     for check in checks:

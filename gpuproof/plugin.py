@@ -14,7 +14,7 @@ from rich.console import Console
 
 from gpuproof import catalogue
 from gpuproof.failure import Reason
-from gpuproof.launch import RECORD, Launched, LaunchError, Listener, Options, launch
+from gpuproof.launch import RECORD, Launched, LaunchError, Listener, Options, launch, new_run_id
 from gpuproof.report.page import PROPERTY_CHECK, PROPERTY_SUBJECT, ReportPage
 from gpuproof.report.terminal import print_summary
 from gpuproof.suite import Answer, ClusterSubject, Hold, NodeSubject, Observe, RunWorkload, Subject
@@ -25,6 +25,7 @@ LISTENER = pytest.StashKey[Listener]()
 """Set by `gpuproof run` before the session starts: gets every line of the record as it is written."""
 ARGV = pytest.StashKey[tuple[str, ...]]()
 """What the user typed, where that was not pytest's own command line."""
+RUN_ID = pytest.StashKey[str]()
 VERDICT = pytest.StashKey[Verdict]()
 
 SHOWN = {
@@ -56,9 +57,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--sim-fault", action="append", default=[], metavar="ID", help="inject this fault (repeatable)")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark, and give pytest-html a page beside the run's other reports."""
+    """Register the mark, choose the run's folder, and put pytest-html's page into it unless the user chose a place."""
     config.addinivalue_line("markers", "check(name, requires=[]): the check this file is, and those it needs first")
+    chosen = config.option
+    if not chosen.profile:
+        return
+    run_id = config.stash[RUN_ID] = new_run_id()
+    chosen.out = chosen.resume or chosen.out or str(Path("reports", run_id))
+    if _has_html(config) and chosen.htmlpath is None and not chosen.collectonly:
+        chosen.htmlpath, chosen.self_contained_html = str(Path(chosen.out, "pytest.html")), True
+
+
+def _has_html(config: pytest.Config) -> bool:
+    return any(config.pluginmanager.has_plugin(name) for name in ("html", "pytest_html.plugin"))
 
 
 @pytest.hookimpl(trylast=True)
@@ -71,7 +84,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         launched = config.stash[LAUNCHED] = launch(_options(config))
     except LaunchError as error:
         raise pytest.UsageError(str(error)) from error
-    if config.pluginmanager.has_plugin("html"):
+    if _has_html(config):
         config.pluginmanager.register(_page(launched), "gpuproof-page")
 
 
@@ -83,7 +96,8 @@ def _options(config: pytest.Config) -> Options:
         context=chosen.context,
         kubeconfig=Path(chosen.kubeconfig) if chosen.kubeconfig else None,
         in_cluster=chosen.in_cluster,
-        out=Path(chosen.out) if chosen.out else None,
+        run_id=config.stash[RUN_ID],
+        out=Path(chosen.out),
         image=chosen.image,
         resume=Path(chosen.resume) if chosen.resume else None,
         topology=chosen.sim_topology,

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from gpuproof import __version__, describe
 from gpuproof.catalogue import Check
@@ -42,7 +41,6 @@ class Setting:
     """What a run is made with, before the cluster is asked anything."""
 
     run_id: str
-    directory: Path
     profile: Profile
     checks: tuple[Check, ...]
     argv: tuple[str, ...]
@@ -108,7 +106,7 @@ class Run:
             checks=[describe.check(check, profile) for check in self.setting.checks],
             expected_nodes=self.plan.expected_nodes,
             gpus_per_node=profile.cluster.gpus_per_node,
-            limits=[describe.limit(limit, profile.limit_block(limit, today())) for limit in profile.limits],
+            limits=[describe.limit(limit, profile, profile.limit_block(limit, today())) for limit in profile.limits],
             waivers=[describe.waiver(waiver, today()) for waiver in profile.waivers],
             pod_patch=describe.plain(profile.pod),
         )

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -46,7 +48,8 @@ def run_suite(arguments: Sequence[str], private: Sequence[Path], argv: Sequence[
     console = Console()
     with Progress(console) as progress:
         bridge = _Bridge(progress.take, argv)
-        code = pytest.main(_command(arguments, private), plugins=[bridge])
+        with _only_own_plugins():
+            code = pytest.main(_command(arguments, private), plugins=[bridge])
     launched = bridge.launched
     if launched is None or launched.run.decision is None:
         return USAGE if code == pytest.ExitCode.USAGE_ERROR else UNDECIDED
@@ -59,4 +62,19 @@ def _command(arguments: Sequence[str], private: Sequence[Path]) -> list[str]:
     # pytest's own terminal would print every verdict a second time, beside the live view.
     files = [str(ACCEPTANCE), *(str(folder.resolve()) for folder in private)]
     settings = ["-c", str(ACCEPTANCE / "pytest.toml"), "--rootdir", str(ACCEPTANCE)]
-    return [*files, *settings, "-p", "gpuproof.plugin", "-p", "no:terminal", *arguments]
+    plugins = ["-p", "pytest_metadata.plugin", "-p", "pytest_html.plugin", "-p", "gpuproof.plugin", "-p", "no:terminal"]
+    return [*files, *settings, *plugins, *arguments]
+
+
+@contextlib.contextmanager
+def _only_own_plugins() -> Iterator[None]:
+    """Whatever else is installed beside us must not reorder, repeat or distribute the checks."""
+    name = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(name)
+        if before is not None:
+            os.environ[name] = before
