@@ -64,7 +64,9 @@ def merge(measurements: Sequence[Measurement]) -> Measurement:
         for sample in measurement.samples:
             key = (sample.metric, _point(sample.at))
             if key in taken:
-                raise ValueError(f"{sample.metric} {_point(sample.at)} was measured twice for {first.node or 'the cluster'}")
+                raise ValueError(
+                    f"{sample.metric} {_point(sample.at)} was measured twice for {first.node or 'the cluster'}"
+                )
             taken.add(key)
             samples.append(sample)
         for name, fact in measurement.facts.items():
