@@ -13,12 +13,11 @@ from gpuproof.cluster.port import Cluster
 from gpuproof.inventory import Inventory
 from gpuproof.manifests import Renderer
 from gpuproof.run_namespace import Cleanup, RunNamespace, clean
-from gpuproof.sweep import Deadlines, NotVisited, Result, SweepRequest, Timings, Visited
+from gpuproof.sweep import NotVisited, Result, SweepRequest, Timings, Visited
 from gpuproof.sweep_run import OnResult, Session, StartedJob, SweepRun, SweepSummary
 
 __all__ = [
     "Cleanup",
-    "Deadlines",
     "NotVisited",
     "OnResult",
     "Result",

@@ -13,6 +13,7 @@ from gpuproof import refusals
 from gpuproof.cluster import raw
 from gpuproof.cluster.port import WatchEvent
 from gpuproof.cluster.raw import Raw
+from gpuproof.expectation import Deadlines
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.manifests import JOB_LABEL
 from gpuproof.measured import Expected, read_message
@@ -31,39 +32,11 @@ _INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 @dataclass(frozen=True)
-class Deadlines:
-    """Seconds a pod may spend in each phase; scheduling counts from the last sign of progress of its Job."""
-
-    scheduling_s: float
-    pulling_s: float
-    starting_s: float
-    running_s: float
-
-    @classmethod
-    def from_mapping(cls, values: Mapping[str, float]) -> Deadlines:
-        """From the profile's `[deadlines]`; `KeyError` where one is missing."""
-        return cls(
-            float(values["scheduling_s"]),
-            float(values["pulling_s"]),
-            float(values["starting_s"]),
-            float(values["running_s"]),
-        )
-
-    def of(self, phase: Phase) -> float:
-        """The deadline of a phase."""
-        return float(getattr(self, f"{phase.value}_s"))
-
-    @property
-    def total_s(self) -> float:
-        """How long a pod may take in all."""
-        return self.scheduling_s + self.pulling_s + self.starting_s + self.running_s
-
-
-@dataclass(frozen=True)
 class SweepRequest:
     """One workload, once on each of `candidates` (names of expected nodes in scope).
 
     `excluded` are nodes of the pool that must not be touched; nodes of the pool that are no candidates are not either.
+    Of the deadlines, `scheduling_s` counts from the last sign of progress: a large sweep is placed over a while.
     """
 
     check: str
@@ -280,7 +253,7 @@ class SweepState:
         return found
 
     def _overdue(self, pod: _Pod, now: float) -> JobFailure | None:
-        limit_s = self._request.deadlines.of(pod.phase)
+        limit_s = _limit_s(self._request.deadlines, pod.phase)
         if now - pod.phase_since < limit_s:
             return None
         return refusals.overdue(pod.raw, self._warnings.of(pod.name), pod.phase, limit_s, pod.trouble)
@@ -323,3 +296,12 @@ class SweepState:
         texts = [event_text(event) for pod in unbound[:3] for event in self._warnings.of(pod.name)]
         said = next((pod.trouble for pod in unbound if pod.trouble), "")
         return refusals.not_placed(node, said, limit_s, capped([said, *texts]))
+
+
+def _limit_s(deadlines: Deadlines, phase: Phase) -> float:
+    return {
+        Phase.SCHEDULING: deadlines.scheduling_s,
+        Phase.STARTING: deadlines.starting_s,
+        Phase.PULLING: deadlines.pulling_s,
+        Phase.RUNNING: deadlines.running_s,
+    }[phase]

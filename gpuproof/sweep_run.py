@@ -215,7 +215,8 @@ class SweepRun:
         self.session.on_job(StartedJob(name, tuple(nodes), follow_up))
 
     def _job(self, name: str, nodes: tuple[str, ...]) -> SweepJob:
-        request = self.request
+        request, deadlines = self.request, self.request.deadlines
+        pod_s = deadlines.scheduling_s + deadlines.starting_s + deadlines.pulling_s + deadlines.running_s
         pool = [node.hostname for node in self.board.inventory().in_pool(self.renderer.pool)]
         only, exclude = shorter_selection(pool, [self.board.hostname(node) for node in nodes])
         return SweepJob(
@@ -226,7 +227,7 @@ class SweepRun:
             pods=len(nodes),
             gpus=request.gpus_per_pod,
             world_size=request.world_size,
-            active_deadline_s=math.ceil(request.deadlines.total_s) + _MARGIN_S,
+            active_deadline_s=math.ceil(pod_s) + _MARGIN_S,
             params=request.params,
             only=only,
             exclude=exclude and tuple(sorted({*exclude, *map(self.board.hostname, request.excluded)})),
