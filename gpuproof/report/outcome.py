@@ -55,13 +55,12 @@ def _unfinished(subjects: Sequence[SubjectView], started: RunStarted, last_at: d
 def _contradictions(line: DecisionLine, subjects: Sequence[SubjectView]) -> tuple[str, ...]:
     if line.outcome != "ACCEPTED":
         return ()
-    failed = [s for s in subjects if s.planned and s.required and s.verdict == "FAIL" and s.waiver is None]
-    if failed:
-        first = failed[0]
-        return (
-            f"The record contradicts itself: it says ACCEPTED, and {first.check} is FAIL on {first.subject}"
-            + (f" (and {len(failed) - 1} more)." if len(failed) > 1 else "."),
-        )
+    against = [s for s in subjects if s.planned and s.required and s.verdict != "PASS" and s.waiver is None]
+    if against:
+        first = against[0]
+        more = f" (and {len(against) - 1} more)" if len(against) > 1 else ""
+        what = f"{first.check} is {first.verdict} on {first.subject}{more}"
+        return (f"The record contradicts itself: it says ACCEPTED, and {what}.",)
     if not any(s.planned and s.verdict == "PASS" for s in subjects):
         return ("The record contradicts itself: it says ACCEPTED, and no planned check has passed.",)
     return ()

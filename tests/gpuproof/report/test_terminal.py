@@ -86,7 +86,8 @@ def test_summary_has_decision_scope_reasons_subjects_and_the_path() -> None:
     for part in (
         "✗ REJECTED",
         "Scope: all 4 nodes",
-        "gpu_inventory on gpu-3:",
+        "gpu_inventory is FAIL on gpu-3:",
+        "NOT RUN cuda_runtime on gpu-3:",
         "Report: reports/x/report.html",
         "SIMULATED",
     ):

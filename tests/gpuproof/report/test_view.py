@@ -90,8 +90,9 @@ def test_accepted_with_nothing_passed_is_a_contradiction() -> None:
 
 
 def _waived(expires: str, *, expired: bool) -> Lines:
-    waiver = {"check": "gpu_inventory", "subject": "gpu-2", "owner": "synthetic owner", "reason": "in repair"}
-    lines = synthetic.run(4, short=["gpu-2"], waivers=[{**waiver, "expires": expires, "expired": expired}])
+    waiver = {"subject": "gpu-2", "owner": "synthetic owner", "reason": "in repair", "expires": expires}
+    waivers = [{**waiver, "check": check["check"], "expired": expired} for check in synthetic.CHECKS]
+    lines = synthetic.run(4, short=["gpu-2"], waivers=waivers)
     next(line for line in lines if line["event"] == "decision")["outcome"] = "ACCEPTED"
     return lines
 
