@@ -3,6 +3,7 @@
 It is fed the record's own lines, the moment they are recorded.
 """
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -78,10 +79,16 @@ class Progress:
         self._measured: set[tuple[str, str]] = set()
         self._last: list[Text] = []
         self._live: Live | None = None
+        # Lines come from the threads that watch sweeps, the panel is drawn by a thread of rich's own.
+        self._lock = threading.Lock()
+
+    def ends_within(self, seconds: float) -> None:
+        """Say how long the run may take from its start, once that is known."""
+        self._deadline_s = seconds
 
     def __enter__(self) -> "Progress":
         if self._console.is_terminal and not self._console.is_dumb_terminal and not self._quiet:
-            self._live = Live(console=self._console, refresh_per_second=4, transient=True, get_renderable=self._panel)
+            self._live = Live(console=self._console, refresh_per_second=4, transient=True, get_renderable=self.panel)
             self._live.start()
         return self
 
@@ -93,7 +100,11 @@ class Progress:
             self._live = None
 
     def take(self, line: Mapping[str, Any]) -> None:
-        """Show one line of the record; a line without a known event changes nothing."""
+        """Show one line of the record, from any thread; a line without a known event changes nothing."""
+        with self._lock:
+            self._take(line)
+
+    def _take(self, line: Mapping[str, Any]) -> None:
         event = line.get("event")
         self._phase = _PHASES.get(str(event), self._phase)
         match event:
@@ -129,7 +140,12 @@ class Progress:
         if self._live is None and not self._quiet:
             self._console.print(text, soft_wrap=True, highlight=False)
 
-    def _panel(self) -> RenderableType:
+    def panel(self) -> RenderableType:
+        """Return what the live view shows now, from any thread."""
+        with self._lock:
+            return self._drawn()
+
+    def _drawn(self) -> RenderableType:
         planned, done = len(self._planned), len(self._done)
         elapsed = (self._clock() - self._started).total_seconds()
         head = Table.grid(padding=(0, 2))

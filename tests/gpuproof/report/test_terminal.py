@@ -1,6 +1,7 @@
 """The terminal: one plain line a verdict in a log, a live panel on a terminal, and an end that names the report."""
 
 import io
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -70,6 +71,20 @@ def test_live_panel_shows_phase_subjects_counts_and_time_left() -> None:
     assert "of 8 answered" in text
     assert "30.0 s gone, at most 1 min 00 s left" in text
     assert "FAIL" in text
+
+
+def test_panel_is_drawn_while_many_threads_report() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=120, _environ={"TERM": "xterm"})
+    verdicts = [line for line in synthetic.run(400) if line["event"] == "verdict"]
+    with Progress(console) as progress, ThreadPoolExecutor(4) as pool:
+        progress.ends_within(60)
+        reported = pool.map(progress.take, verdicts)
+        drawn = Console(file=io.StringIO(), width=120)
+        for _ in reported:
+            drawn.print(progress.panel())
+        drawn.print(progress.panel())
+
+    assert "800 PASS" in written(drawn)
 
 
 def summary(lines: Lines, **environment: str) -> str:
