@@ -106,7 +106,7 @@ def _slots(parent: ast.AST, scope: str) -> Iterator[_Slot]:
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if not isinstance(child, ast.AST):
                 continue
-            if _is_docstring(child) or _is_export(child):
+            if _is_docstring(child) or _is_export(child) or _is_type(child):
                 continue
             inner = scope
             if isinstance(child, ast.FunctionDef | ast.ClassDef):
@@ -117,6 +117,14 @@ def _slots(parent: ast.AST, scope: str) -> Iterator[_Slot]:
 
 def _is_docstring(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _is_type(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in {"tuple", "list", "dict", "Mapping", "Sequence", "Annotated", "Literal"}
+    )
 
 
 def _is_export(node: ast.AST) -> bool:
