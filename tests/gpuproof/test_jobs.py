@@ -147,6 +147,18 @@ def test_a_node_that_is_not_ready_beyond_the_grace() -> None:
     assert set(reasons(results)) == {"n1"}
 
 
+def test_a_node_that_stops_answering_while_it_measures() -> None:
+    cluster = ToyCluster.of(2, n1=toy.hangs)
+    unknown = [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "stopped posting"}]
+
+    def freeze(result: Result) -> None:
+        if result.node == "n0":
+            cluster.change_node("n1", {"status": {"allocatable": {GPU: "2"}, "conditions": unknown}})
+
+    results, _ = sweep(cluster, on_result=freeze)
+    assert reasons(results) == {"n1": Reason.NODE_LOST}
+
+
 @pytest.mark.parametrize(
     ("behaviour", "reason"),
     [

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -265,15 +264,6 @@ class ToyWatch:
             if isinstance(item, ClusterError):
                 raise item
             yield item
-
-
-def wait_for(true: Callable[[], object], deadline_s: float = 10.0) -> None:
-    """Wait on a condition, with a deadline."""
-    until = time.monotonic() + deadline_s
-    pause = threading.Event()
-    while not true():
-        assert time.monotonic() < until, "the condition did not come true"
-        pause.wait(0.01)
 
 
 def _containers(measure: Json) -> Json:
