@@ -26,6 +26,8 @@ class TestCase:
     name: str
     doc: str
     arguments: tuple[str, ...]
+    workloads: tuple[str, ...]
+    """The programs it runs in pods, by their names in `workloads/`."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,11 @@ class Check:
     def asks_cluster(self) -> bool:
         """Whether the cluster as a whole is one of its subjects."""
         return any("cluster" in case.arguments for case in self.cases)
+
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        """Every program it runs in pods, each once."""
+        return tuple(dict.fromkeys(name for case in self.cases for name in case.workloads))
 
     @property
     def asks_nodes(self) -> bool:
@@ -81,13 +88,19 @@ def _read(file: Path) -> Check:
         raise CatalogueError(f"{file}: no module docstring; it is the check's question and the report prints it")
     name, requires = _mark(file, tree)
     cases = tuple(
-        TestCase(item.name, ast.get_docstring(item) or "", tuple(argument.arg for argument in item.args.args))
+        TestCase(item.name, ast.get_docstring(item) or "", tuple(a.arg for a in item.args.args), _workloads(item))
         for item in tree.body
         if isinstance(item, ast.FunctionDef) and item.name.startswith("test_")
     )
     if not cases:
         raise CatalogueError(f"{file}: the check {name!r} has no test function; it would never ask anything")
     return Check(name, file, doc, requires, cases)
+
+
+def _workloads(function: ast.FunctionDef) -> tuple[str, ...]:
+    calls = [call for call in ast.walk(function) if isinstance(call, ast.Call) and call.args]
+    names = [call.args[0] for call in calls if ast.unparse(call.func) == "run_workload"]
+    return tuple(str(name.value) for name in names if isinstance(name, ast.Constant))
 
 
 def _mark(file: Path, tree: ast.Module) -> tuple[str, tuple[str, ...]]:

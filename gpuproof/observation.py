@@ -29,10 +29,8 @@ def observe_cluster(nodes: Sequence[Node], run_id: str) -> Measurement:
 
 def observe_node(node: Node, run_id: str, gpu_resource: str) -> Measurement:
     """What the node object offers of the GPU resource (unit: count), and its labels for product and driver as facts."""
-    facts: dict[str, Fact] = {}
-    for name, value in (("gpu_product", node.product), ("gpu_driver", node.driver)):
-        if value:
-            facts[name] = value
+    labels = {"gpu_product": node.product, "gpu_driver": node.driver}
+    facts: dict[str, Fact] = {name: value for name, value in labels.items() if value}
     return Measurement(
         workload=WORKLOAD,
         run_id=run_id,
@@ -52,8 +50,8 @@ def observe_node(node: Node, run_id: str, gpu_resource: str) -> Measurement:
 def merge(measurements: Sequence[Measurement]) -> Measurement:
     """Several measurements of one subject as one: samples side by side, facts together.
 
-    Raises ValueError where two of them claim the same fact, or the same metric at the same operating point, differently
-    named sources must not overwrite each other silently.
+    Raises ValueError where two of them report the same fact, or the same metric at the same operating point: one source
+    must not overwrite another without a word.
     """
     first = measurements[0]
     samples: list[Sample] = []

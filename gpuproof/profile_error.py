@@ -122,7 +122,7 @@ def describe(value: Any) -> str:
         case str():
             return f'the text "{value[:80]}"'
         case int() | float():
-            return f"the number {value}"
+            return f"the number {value:.15g}"
         case dt.date() | dt.time():
             return f"the {'date and time' if isinstance(value, dt.datetime) else 'date'} {value}"
         case list():
@@ -140,19 +140,17 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def from_toml(path: Path, text: str, error: tomllib.TOMLDecodeError) -> ProfileError:
-    """Explain a file that is no TOML, a doubled key among them."""
+    """Explain a file that is no TOML, a doubled key and an impossible date among them."""
     said = str(error)
     at = re.search(r"at line (\d+)", said)
     line = int(at[1]) if at else None
-    content = text.splitlines()[line - 1].strip() if line and line <= len(text.splitlines()) else ""
-    doubled = re.search(r"overwrite|twice|mutate|redefine|already", said)
-    return ProfileError(
-        path,
-        content or "the whole file",
-        "every key and table once" if doubled else "valid TOML",
-        said,
-        "keep one of the two and delete the other"
-        if doubled
-        else "correct this line; https://toml.io shows the syntax",
-        line=line,
-    )
+    lines = text.splitlines()
+    content = lines[line - 1].strip() if line and line <= len(lines) else ""
+    expected, next_step = "valid TOML", "correct this line; https://toml.io shows the syntax"
+    if re.search(r"overwrite|twice|mutate|redefine|already", said):
+        expected, next_step = "every key and table once", "keep one of the two and delete the other"
+        if content.startswith("[["):
+            expected, next_step = "two brackets around every entry of a list", f"write {content} at each of them"
+    elif re.search(r"=\s*\d{4}-\d{1,2}-\d{1,2}\s*(#|$)", content):
+        expected, next_step = "a day that exists, written as 2027-01-31", "correct the date"
+    return ProfileError(path, content or "the whole file", expected, said, next_step, line=line)

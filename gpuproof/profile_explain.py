@@ -78,6 +78,8 @@ def _words(detail: ErrorDetails, loc: Loc) -> tuple[str, str, str]:
 def _plain(kind: str, context: dict[str, Any], message: str) -> str:
     if kind == "string_pattern_mismatch" and "http" in str(context.get("pattern")):
         return "the http(s) address of the page with the number"
+    if kind == "literal_error" and context["expected"] == "'all'":
+        return "'all', or { at_least = 0.9, within_days = 7 }, or { canary = { label = \"value\" }, nodes = 2 }"
     if kind == "value_error":
         return message.removeprefix("Value error, ")
     return _EXPECTED[kind].format_map(context) if kind in _EXPECTED else message

@@ -55,6 +55,7 @@ class Recorder:
         self._lock = threading.Lock()
         path.parent.mkdir(parents=True, exist_ok=True)
         self._seq = _last_seq(path)
+        self._listeners: list[Callable[[Mapping[str, Any]], None]] = []
         self._file = path.open("ab", buffering=0)
         if path.stat().st_size and not _ends_with_newline(path):
             # A killed run left half a line: end it, so that the next one is whole. Reading skips it.
@@ -70,6 +71,12 @@ class Recorder:
             self._seq += 1
             line = {"seq": self._seq, "t": stamp, "event": event, **{key: _plain(fields[key]) for key in expected}}
             self._file.write(json.dumps(line, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n")
+            for listener in self._listeners:
+                listener(line)
+
+    def listen(self, listener: Callable[[Mapping[str, Any]], None]) -> None:
+        """Call `listener` with every line after it is written, in order, from the thread that wrote it."""
+        self._listeners.append(listener)
 
     def close(self) -> None:
         """Write everything to the disk and close."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuproof.cluster import raw
 from gpuproof.cluster.port import NAMESPACES, Cluster, ClusterError
-from gpuproof.manifests import MANAGED_BY
+from gpuproof.manifests import MANAGED_BY, RUN_LABEL
 
 _TELLING = (
     "NamespaceContentRemaining",
@@ -63,6 +63,13 @@ def delete_namespace(cluster: Cluster, name: str, deadline_s: float) -> Cleanup:
     except ClusterError as error:
         return Cleanup(name, False, time.monotonic() - started, (error.message,))
     return Cleanup(name, gone or left is None, time.monotonic() - started, left or ())
+
+
+def leftovers(cluster: Cluster, run_id: str | None = None) -> tuple[str, ...]:
+    """The namespaces that runs of gpuproof (or one run) made and that are still there; raises `ClusterError`."""
+    selector = f"{MANAGED_BY}=gpuproof" + (f",{RUN_LABEL}={run_id}" if run_id else "")
+    listing = cluster.list_objects(NAMESPACES, label_selector=selector)
+    return tuple(raw.text(item, "metadata", "name") for item in listing.items)
 
 
 def clean(

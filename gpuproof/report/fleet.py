@@ -12,7 +12,7 @@ from gpuproof.report.wording import natural, number, operating_point
 # Which device of a subject was read is where in the fleet a number stands, not the point it was measured at.
 PLACE_KEYS = frozenset({"gpu", "rank", "device", "nic", "host", "node", "peer"})
 HISTOGRAM_BINS = 24
-_COLUMNS = ["check", "metric", "unit", "point", "subject", "place", "value"]
+_COLUMNS = ["check", "metric", "unit", "point", "place", "subject", "value"]
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,25 @@ NODE_COLUMNS = ("ready", "schedulable", "gpu_capacity", "gpu_allocatable", "prod
 
 def spreads(measurements: Iterable[MeasurementLine]) -> tuple[Spread, ...]:
     """Return one Spread per check, metric, unit and operating point that more than one number was measured at."""
-    rows = [
+    return _spreads(
         (m.check, s.metric, s.unit, *_point_and_place(s.at), m.subject, _float(s.value))
         for m in measurements
         for s in m.samples
-    ]
-    frame = pd.DataFrame(rows, columns=["check", "metric", "unit", "point", "place", "subject", "value"])[_COLUMNS]
+    )
+
+
+def timings(measurements: Iterable[MeasurementLine]) -> tuple[Spread, ...]:
+    """Return one Spread per check, workload and phase of its pods, in seconds; the workload is in `point`."""
+    return _spreads(
+        (m.check, phase, "s", m.workload, "", m.subject, seconds)
+        for m in measurements
+        for phase, seconds in m.timings.items()
+        if seconds is not None
+    )
+
+
+def _spreads(rows: Iterable[tuple[str, str, str, str, str, str, float]]) -> tuple[Spread, ...]:
+    frame = pd.DataFrame(list(rows), columns=_COLUMNS)
     if frame.empty:
         return ()
     groups = frame.groupby(["check", "metric", "unit", "point"], sort=False)

@@ -23,7 +23,7 @@ def render_html(view: RunView) -> str:
     The page's own content policy forbids scripts, frames, network and any style but the one whose hash it names.
     """
     style = (_TEMPLATES / "report.css").read_text(encoding="utf-8")
-    measurements = [subject.measurement for subject in view.subjects if subject.measurement is not None]
+    measurements = [measured for subject in view.subjects for measured in subject.measurements]
     attention, clean = layout.split_grid(layout.grid(view))
     return (
         _environment()
@@ -37,6 +37,7 @@ def render_html(view: RunView) -> str:
             clean=clean,
             sections=layout.sections(view),
             spreads=fleet.spreads(measurements),
+            timings=fleet.timings(measurements),
             nodes=fleet.node_rows(view.nodes),
             majority=fleet.majority_of(view.nodes),
             environment=fleet.environment_matrix(measurements),

@@ -75,6 +75,16 @@ class EvidencePart(_Part):
     cut_chars: int
 
 
+class MeasurementPart(_Part):
+    """What one workload reported beside its samples, which the findings hold; `timings` in seconds."""
+
+    workload: str
+    pod: str | None
+    facts: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    timings: Mapping[str, float | None]
+
+
 class SubjectPart(_Part):
     """One check on one subject; `answered` is false where the record has no verdict for it."""
 
@@ -89,13 +99,10 @@ class SubjectPart(_Part):
     reasons: tuple[str, ...]
     blocked_by: str | None
     duration_s: float | None
-    pod: str | None
     findings: tuple[FindingFacts, ...]
     failures: tuple[FailurePart, ...]
     evidence: tuple[EvidencePart, ...]
-    facts: Mapping[str, Any]
-    environment: Mapping[str, Any]
-    timings: Mapping[str, float | None]
+    measurements: tuple[MeasurementPart, ...]
 
 
 class ReportDocument(_Part):
@@ -176,7 +183,6 @@ def _run(view: RunView) -> RunPart:
 
 
 def _subject(subject: SubjectView) -> SubjectPart:
-    measured = subject.measurement
     return SubjectPart(
         check=subject.check,
         subject=subject.subject,
@@ -189,13 +195,13 @@ def _subject(subject: SubjectView) -> SubjectPart:
         reasons=subject.reasons,
         blocked_by=subject.blocked_by,
         duration_s=subject.duration_s,
-        pod=measured.pod if measured else None,
         findings=subject.findings,
         failures=tuple(
             FailurePart(reason=f.reason, message=f.message, pod=f.pod, evidence=f.evidence) for f in subject.failures
         ),
         evidence=tuple(EvidencePart(kind=e.kind, text=e.text, cut_chars=e.cut_chars) for e in subject.evidence),
-        facts=measured.facts if measured else {},
-        environment=measured.environment if measured else {},
-        timings=measured.timings if measured else {},
+        measurements=tuple(
+            MeasurementPart(workload=m.workload, pod=m.pod, facts=m.facts, environment=m.environment, timings=m.timings)
+            for m in subject.measurements
+        ),
     )

@@ -47,7 +47,7 @@ def _unfinished(subjects: Sequence[SubjectView], started: RunStarted, last_at: d
         reasons.append(f"All {plural(len(planned), 'planned answer')} have a verdict, but nothing was decided.")
     failed = sum(subject.verdict == "FAIL" and subject.required and subject.waiver is None for subject in planned)
     if failed:
-        reasons.append(f"{plural(failed, 'required check')} had already failed: a finished run would be REJECTED.")
+        reasons.append(f"{plural(failed, 'required answer')} already FAIL: a finished run would be REJECTED.")
     reasons.append("Resume the run or run it again.")
     return DecisionView("UNDECIDED", tuple(reasons), started.scope, recorded=False)
 
@@ -55,13 +55,12 @@ def _unfinished(subjects: Sequence[SubjectView], started: RunStarted, last_at: d
 def _contradictions(line: DecisionLine, subjects: Sequence[SubjectView]) -> tuple[str, ...]:
     if line.outcome != "ACCEPTED":
         return ()
-    failed = [s for s in subjects if s.planned and s.required and s.verdict == "FAIL" and s.waiver is None]
-    if failed:
-        first = failed[0]
-        return (
-            f"The record contradicts itself: it says ACCEPTED, and {first.check} is FAIL on {first.subject}"
-            + (f" (and {len(failed) - 1} more)." if len(failed) > 1 else "."),
-        )
+    against = [s for s in subjects if s.planned and s.required and s.verdict != "PASS" and s.waiver is None]
+    if against:
+        first = against[0]
+        more = f" (and {len(against) - 1} more)" if len(against) > 1 else ""
+        what = f"{first.check} is {first.verdict} on {first.subject}{more}"
+        return (f"The record contradicts itself: it says ACCEPTED, and {what}.",)
     if not any(s.planned and s.verdict == "PASS" for s in subjects):
         return ("The record contradicts itself: it says ACCEPTED, and no planned check has passed.",)
     return ()

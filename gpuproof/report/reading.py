@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from fnmatch import fnmatchcase
 from typing import Any
 
 from pydantic import ValidationError
@@ -51,7 +50,7 @@ class Reading:
     verdicts: dict[Key, VerdictLine] = field(default_factory=dict)
     failures: dict[Key, list[FailureLine]] = field(default_factory=lambda: defaultdict(list))
     evidence: dict[Key, list[Evidence]] = field(default_factory=lambda: defaultdict(list))
-    measurements: dict[Key, MeasurementLine] = field(default_factory=dict)
+    measurements: dict[Key, dict[str, MeasurementLine]] = field(default_factory=lambda: defaultdict(dict))
     decision: DecisionLine | None = None
     finished: RunFinished | None = None
     timeline: list[Moment] = field(default_factory=list)
@@ -104,7 +103,8 @@ class Reading:
             case EvidenceLine():
                 self.evidence[line.check, line.subject].append(self.budget.take(line.kind, line.text))
             case MeasurementLine():
-                self.measurements[line.check, line.subject] = line
+                # One of each workload: what a resumed run measures again replaces what it had.
+                self.measurements[line.check, line.subject][line.workload] = line
             case _:
                 self._keep_course(line)
 
@@ -217,7 +217,7 @@ class Reading:
             reasons=("No verdict was recorded: the run ended before this was judged.",),
             failures=tuple(self.failures.get(key, ())),
             evidence=tuple(self.evidence.get(key, ())),
-            measurement=self.measurements.get(key),
+            measurements=tuple(self.measurements.get(key, {}).values()),
             waiver=waiver_for(started.waivers, check, subject, started.t),
         )
         if line is None:
@@ -236,11 +236,11 @@ class Reading:
 def waiver_for(
     waivers: Iterable[WaiverFacts], check: str, subject: str, started_at: datetime | None
 ) -> WaiverFacts | None:
-    """Return the waiver in force for this check and subject on the day of the run, or None; globs are allowed."""
+    """Return the waiver in force for this check and subject on the day of the run, or None."""
     for waiver in waivers:
         if waiver.expired or _past(waiver.expires, started_at):
             continue
-        if fnmatchcase(check, waiver.check) and fnmatchcase(subject, waiver.subject):
+        if (waiver.check, waiver.subject) == (check, subject):
             return waiver
     return None
 

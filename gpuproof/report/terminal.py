@@ -206,7 +206,8 @@ def _waiver_line(waiver: WaiverFacts) -> Text:
 
 def _group_lines(view: RunView) -> list[Text]:
     lines: list[Text] = []
-    found = groups(view)
+    # A recorded reason names its check, verdict and subjects already; only what none of them names is added.
+    found = [g for g in groups(view) if not _said(view, f"{g.check.name} is {g.verdict} on ")]
     for group in found[:_MOST_REASONS]:
         which = listed([visible(subject.subject, keep_newlines=False) for subject in group.subjects], most=4)
         text = Text.assemble((f"{SIGNS[group.verdict]} {spoken(group.verdict)}", STYLES[group.verdict]))
@@ -216,3 +217,7 @@ def _group_lines(view: RunView) -> list[Text]:
     if len(found) > _MOST_REASONS:
         lines.append(Text(f"and {len(found) - _MOST_REASONS} more kinds of failure in the report"))
     return lines
+
+
+def _said(view: RunView, beginning: str) -> bool:
+    return any(reason.startswith(beginning) for reason in view.decision.reasons[:_MOST_REASONS])

@@ -42,7 +42,7 @@ class SubjectView:
     findings: tuple[FindingFacts, ...] = ()
     failures: tuple[FailureLine, ...] = ()
     evidence: tuple[Evidence, ...] = ()
-    measurement: MeasurementLine | None = None
+    measurements: tuple[MeasurementLine, ...] = ()
     duration_s: float | None = None
     waiver: WaiverFacts | None = None
 

@@ -31,7 +31,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "RECORDED": "measured and shown, not judged",
     "ACCEPTED": "Every required check passed on everything this run promised to cover.",
     "REJECTED": "At least one required check failed: the cluster does not deliver what the profile asks for.",
-    "UNDECIDED": "Nothing is proven either way: this run is no reason to accept the cluster.",
+    "UNDECIDED": "This run does not settle it: there is no basis here to accept the cluster, nor to reject it.",
 }
 
 

@@ -255,7 +255,13 @@ def run(
     good = 2 * count - 2 * len(short) - len(unpullable)
     counts = {"PASS": good, "FAIL": len(short), "NOT_RUN": len(short), "ERROR": len(unpullable)}
     outcome = "REJECTED" if short else "UNDECIDED" if unpullable else "ACCEPTED"
-    reasons = [f"gpu_inventory is FAIL on {len(short)} of {count} nodes"] if short else []
-    reasons += [f"cuda_runtime is ERROR on {len(unpullable)} of {count} nodes"] if unpullable else []
+    why = f"gpus_allocatable is {gpus - 1} count, expected = gpus_per_node of [cluster]"
+    reasons = [f"gpu_inventory is FAIL on {_some(short)}: {why}"] if short else []
+    reasons += [f"cuda_runtime is ERROR on {_some(unpullable)}: the image could not be pulled"] if unpullable else []
     end(script, outcome, reasons or [f"all {2 * count} answers are PASS"], script.lines[0]["scope"], counts)
     return script.lines if killed_after is None else script.lines[:killed_after]
+
+
+def _some(names_: Iterable[str]) -> str:
+    ordered = sorted(names_)
+    return ", ".join(ordered[:3]) + (f" and {len(ordered) - 3} more" if len(ordered) > 3 else "")
