@@ -118,7 +118,9 @@ def test_sources_hold_what_the_workload_imports_and_nothing_else() -> None:
     made = renderer().sources("gpu_inventory")
     assert {"__init__.py", "contract.py", "gpu_inventory.py"} <= set(made["data"])
     mount = containers(renderer().sweep(job(workload="gpu_inventory")))["measure"]
-    assert mount["command"][1:] == ["-m", "workloads.gpu_inventory"]
+    assert mount["command"][1:3] == ["-u", "-c"]
+    assert "run_module('workloads.gpu_inventory', run_name='__main__')" in mount["command"][3]
+    assert "PYTHONPATH" not in {entry["name"] for entry in mount["env"]}
     volume = renderer().sweep(job(workload="gpu_inventory"))["spec"]["template"]["spec"]["volumes"][0]
     assert volume["configMap"]["name"] == made["metadata"]["name"]
     assert {item["path"] for item in volume["configMap"]["items"]} == {f"workloads/{name}" for name in made["data"]}
