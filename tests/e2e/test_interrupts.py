@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -66,7 +65,9 @@ def running(out: Path, *arguments: str) -> Iterator[Started]:
 
 def machine() -> tuple[str, list[str]]:
     """What a leftover mount or interface would change."""
-    return Path("/proc/self/mountinfo").read_text(encoding="utf-8"), sorted(os.listdir("/sys/class/net"))
+    return Path("/proc/self/mountinfo").read_text(encoding="utf-8"), sorted(
+        path.name for path in Path("/sys/class/net").iterdir()
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
