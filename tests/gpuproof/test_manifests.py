@@ -119,9 +119,10 @@ def test_sources_hold_what_the_workload_imports_and_nothing_else() -> None:
     assert {"__init__.py", "contract.py", "gpu_inventory.py"} <= set(made["data"])
     mount = containers(renderer().sweep(job(workload="gpu_inventory")))["measure"]
     assert mount["command"][1:] == ["-m", "workloads.gpu_inventory"]
-    volume = renderer().sweep(job(workload="gpu_inventory"))["spec"]["template"]["spec"]["volumes"][0]
+    (volume,) = renderer().sweep(job(workload="gpu_inventory"))["spec"]["template"]["spec"]["volumes"]
     assert volume["configMap"]["name"] == made["metadata"]["name"]
-    assert {item["path"] for item in volume["configMap"]["items"]} == {f"workloads/{name}" for name in made["data"]}
+    assert mount["volumeMounts"] == [{"name": volume["name"], "mountPath": "/gpuproof/workloads", "readOnly": True}]
+    assert env(mount)["PYTHONPATH"] == "/gpuproof"
 
 
 def test_sources_follow_imports(tmp_path: Path) -> None:
