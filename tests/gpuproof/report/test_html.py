@@ -255,3 +255,16 @@ def test_a_thousand_nodes_of_eight_gpus_stay_below_five_megabytes_and_five_secon
 
     assert len(html.encode()) < 5_000_000
     assert time.perf_counter() - started < 8
+
+
+def test_few_subjects_with_many_limits_get_a_row_a_limit() -> None:
+    script = Script()
+    synthetic.begin(script, ["gpu-1", "cluster"], checks=synthetic.CHECKS[:1])
+    found = [synthetic.finding(f"gpu_inventory.m{i}", f"m{i}", float(i), f"= {i}") for i in range(4)]
+    synthetic.verdict(script, "gpu_inventory", "gpu-1", "PASS", findings=[*found, found[3]])
+    synthetic.verdict(script, "gpu_inventory", "cluster", "RECORDED", findings=found[:1])
+
+    html = render_html(RunView.from_record(script.lines))
+
+    assert '<th scope="row">m2</th><td>= 2</td><td></td><td class="w">-</td><td class="w">2</td>' in html
+    assert "3 (each of 2)" in html
