@@ -70,7 +70,7 @@ class EventRecorder:
         self._queue.put_nowait(self._emit(component, about, body, series=False))
 
     def record_action(
-        self, component: str, about: Object, severity: Severity, reason: str, action: str, message: str
+        self, component: str, about: Object, severity: Severity, reason: str, message: str, *, action: str
     ) -> None:
         """An event of the newer shape (eventTime, action, series on repeats), as the scheduler writes."""
         body: Object = {

@@ -49,7 +49,7 @@ def labels(obj: Object) -> dict[str, str]:
     return obj["metadata"].get("labels") or {}
 
 
-def annotations(obj: Object) -> dict[str, str]:
+def notes(obj: Object) -> dict[str, str]:
     """metadata.annotations, empty where there are none."""
     return obj["metadata"].get("annotations") or {}
 

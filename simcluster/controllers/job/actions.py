@@ -5,6 +5,7 @@ Owns the requests and their events; must not know why a pod is made or deleted.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +15,8 @@ from simcluster.controllers.events import EventRecorder
 from simcluster.controllers.job import words
 from simcluster.controllers.job.index import JobIndex
 from simcluster.controllers.job.views import PodView
+
+YIELD_EVERY = 8
 
 
 @dataclass
@@ -40,8 +43,9 @@ class PodActions:
         size = 1
         while left and outcome.error is None:
             batch, left = left[:size], left[size:]
-            for pod in batch:
+            for position, pod in enumerate(batch):
                 await self._create_one(job, pod, outcome)
+                await yield_each(position)
             size *= 2
         return outcome
 
@@ -57,14 +61,13 @@ class PodActions:
             return
         self._index.put_pod(made)
         outcome.count += 1
-        self._recorder.record(
-            words.COMPONENT, job, "Normal", "SuccessfulCreate", f"Created pod: {fields.name(made)}"
-        )
+        self._recorder.record(words.COMPONENT, job, "Normal", "SuccessfulCreate", f"Created pod: {fields.name(made)}")
 
     async def delete(self, job: Object, pods: Sequence[PodView], *, release_first: bool) -> Outcome:
         """Delete pods with their own grace; `release_first` takes them out of the Job's accounting before."""
         outcome = Outcome()
-        for pod in pods:
+        for position, pod in enumerate(pods):
+            await yield_each(position)
             try:
                 if release_first and pod.tracked:
                     await self._release_one(pod)
@@ -85,7 +88,8 @@ class PodActions:
         """Remove the tracking finalizer; the uids of the pods that are without it now, and the first refusal."""
         free: set[str] = set()
         first: ApiError | None = None
-        for pod in pods:
+        for position, pod in enumerate(pods):
+            await yield_each(position)
             try:
                 await self._release_one(pod)
             except ApiError as error:
@@ -99,6 +103,12 @@ class PodActions:
         kept = [each for each in fields.finalizers(pod.raw) if each != words.FINALIZER]
         body = {"metadata": {"uid": pod.uid, "finalizers": kept or None}}
         self._index.put_pod(await self._client.patch("pods", pod.name, body, pod.namespace))
+
+
+async def yield_each(position: int) -> None:
+    """Let others run now and then: the in-process client answers without ever suspending its caller."""
+    if position % YIELD_EVERY == YIELD_EVERY - 1:
+        await asyncio.sleep(0)
 
 
 def _namespace_terminating(error: ApiError) -> bool:

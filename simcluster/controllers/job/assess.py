@@ -98,9 +98,7 @@ def assess(
     )
     failures = int(status.get("failed") or 0) + len(uncounted.get("failed") or ())
     failures += sum(found.verdict(pod).counts for pod in failed)
-    found.target = (
-        _earlier_target(job) or _policy_target(found, failed) or _limit_target(found, failures, age_s)
-    )
+    found.target = _earlier_target(job) or _policy_target(found, failed) or _limit_target(found, failures, age_s)
     if spec.indexed and spec.completions is not None:
         _count_indexes(found, spec.completions, status)
     return found

@@ -7,7 +7,7 @@ modules beside it.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from collections.abc import Sequence
 
 from simcluster.api.port import ApiError, Client, Object
 from simcluster.controllers import clock, fields
@@ -17,7 +17,7 @@ from simcluster.controllers.job import status as statuses
 from simcluster.controllers.job import words
 from simcluster.controllers.job.actions import PodActions
 from simcluster.controllers.job.assess import Assessment, Target, assess
-from simcluster.controllers.job.backoff import BackoffRecord, EndTimes
+from simcluster.controllers.job.backoff import BackoffRecord
 from simcluster.controllers.job.index import JobIndex
 from simcluster.controllers.job.plan import plan
 from simcluster.controllers.job.template import PodTemplate
@@ -40,11 +40,14 @@ class JobController:
         self._index = JobIndex()
         self._actions = PodActions(client, self._index, recorder)
         self._records: dict[str, BackoffRecord] = {}
-        self._ends = EndTimes()
         self._started: dict[str, float] = {}
-        retries = {"retry_first_s": timing.s(1.0), "retry_max_s": timing.s(60.0)}
-        self._queue: WorkQueue[Key] = WorkQueue(self._sync, title="job", workers=WORKERS, **retries)
-        self._orphans: WorkQueue[tuple[str, str]] = WorkQueue(self._free_orphan, title="job-orphans", **retries)
+        first_s, max_s = timing.s(1.0), timing.s(60.0)
+        self._queue: WorkQueue[Key] = WorkQueue(
+            self._sync, title="job", retry_first_s=first_s, retry_max_s=max_s, workers=WORKERS
+        )
+        self._orphans: WorkQueue[Key] = WorkQueue(
+            self._free_orphan, title="job-orphans", retry_first_s=first_s, retry_max_s=max_s
+        )
         informers.of(JOBS).on_change(self._on_job)
         informers.of("pods").on_change(self._on_pod)
         self._pods = informers.of("pods").items
@@ -87,11 +90,8 @@ class JobController:
             self._index.drop_pod(old, former["uid"])
             self._wake(former["uid"])
         if new is None:
-            self._ends.forget(fields.uid(pod))
             return
-        view = self._index.put_pod(new)
-        if view is not None:
-            self._ends.observe(view, asyncio.get_running_loop().time())
+        self._index.put_pod(new)
         if owner is not None and owner.get("kind") == "Job" and self._wake(owner["uid"]):
             return
         if words.FINALIZER in fields.finalizers(new):
@@ -136,7 +136,7 @@ class JobController:
             tuple(self._index.pods(uid)),
             self._records.get(uid, BackoffRecord()),
             age_s=self._age_s(job),
-            ended_at=self._ends.of,
+            ended_at=self._index.ends.of,
         )
         status = self._with_start(found)
         error = await self._act(key, found)
@@ -160,7 +160,7 @@ class JobController:
 
     async def _follow_plan(self, key: Key, found: Assessment) -> ApiError | None:
         now = asyncio.get_running_loop().time()
-        step = plan(found, self._timing.job_backoff_s, now, self._ends.of)
+        step = plan(found, self._timing.job_backoff_s, now, self._index.ends.of)
         if step.delete:
             return await self._delete(found, step.delete, release_first=found.spec.suspended)
         if step.wait_s > 0:
@@ -188,10 +188,78 @@ class JobController:
             notes[words.IGNORED_COUNT_KEY] = str(before.ignored_failures + (not counts))
         return notes
 
-    async def _delete(
-        self, found: Assessment, pods: list[PodView] | tuple[PodView, ...] | object, *, release_first: bool
-    ) -> ApiError | None:
-        raise NotImplementedError
+    async def _delete(self, found: Assessment, pods: Sequence[PodView], *, release_first: bool) -> ApiError | None:
+        outcome = await self._actions.delete(found.job, pods, release_first=release_first)
+        found.active -= len(outcome.pods)
+        found.terminating += sum(bool(fields.node_of(pod.raw)) for pod in outcome.pods)
+        found.ready -= sum(pod.ready for pod in outcome.pods)
+        return outcome.error
+
+    def _with_start(self, found: Assessment) -> Object:
+        status = fields.status(found.job)
+        if found.spec.suspended or status.get("startTime"):
+            return status
+        self._started[fields.uid(found.job)] = asyncio.get_running_loop().time()
+        self._wake_at_deadline(found, 0.0)
+        return {**status, "startTime": clock.stamp()}
+
+    def _wake_at_deadline(self, found: Assessment, age_s: float) -> None:
+        if found.spec.deadline_s is not None:
+            # What a user asks for in seconds stays seconds: the programs in the pods are not faster either.
+            self._queue.add_after(fields.key(found.job), found.spec.deadline_s - age_s)
+
+    def _with_suspension(self, found: Assessment, status: Object) -> Object:
+        job = found.job
+        if found.target is not None or fields.deleting(job):
+            return status
+        suspended = fields.condition_true(job, "Suspended")
+        if found.spec.suspended and not suspended:
+            self._recorder.record(words.COMPONENT, job, "Normal", "Suspended", "Job suspended")
+            self._started.pop(fields.uid(job), None)
+            status = {name: value for name, value in status.items() if name != "startTime"}
+            return statuses.with_condition(
+                status, statuses.condition("Suspended", "True", "JobSuspended", "Job suspended")
+            )
+        if suspended and not found.spec.suspended:
+            self._recorder.record(words.COMPONENT, job, "Normal", "Resumed", "Job resumed")
+            return statuses.with_condition(
+                status, statuses.condition("Suspended", "False", "JobResumed", "Job resumed")
+            )
+        return status
+
+    async def _write(self, key: Key, found: Assessment, status: Object) -> ApiError | None:
+        """Two writes: what is decided and uncounted; then, with the finalizers gone, the counters and the end."""
+        if found.ready > found.active:
+            # The API refuses such a status, so nothing is counted until the wait for a retry is over (05a, 05c).
+            return ApiError(422, "Invalid", "status.ready: cannot set more ready pods than active")
+        tracked = statuses.track(found, status)
+        status = await self._flush(found, tracked.status)
+        self._records[fields.uid(found.job)] = found.record
+        free, error = await self._actions.release(tracked.release)
+        held = {pod.uid for pod in found.pods if pod.tracked and pod.uid not in free}
+        status = statuses.settle(status, held)
+        if tracked.more:
+            self._queue.add(key)
+        else:
+            done = statuses.finish(status, found.target)
+            if done is not None and found.target is not None:
+                status = done
+                self._tell_end(found.job, found.target)
+        await self._flush(found, status)
+        return error
+
+    async def _flush(self, found: Assessment, status: Object) -> Object:
+        if status != fields.status(found.job):
+            changed = {**found.job, "status": status}
+            found.job = await self._client.update(JOBS, changed, subresource="status")
+            self._index.put_job(found.job)
+        return status
+
+    def _tell_end(self, job: Object, target: Target) -> None:
+        if target.kind == "SuccessCriteriaMet":
+            self._recorder.record(words.COMPONENT, job, "Normal", "Completed", "Job completed")
+        else:
+            self._recorder.record(words.COMPONENT, job, "Warning", target.reason, target.message)
 
     def _age_s(self, job: Object) -> float | None:
         began = self._started.get(fields.uid(job))

@@ -5,21 +5,24 @@ Owns the cache; decides nothing. Reading one's own writes is what spares the con
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections import deque
 from collections.abc import Iterable
 
 from simcluster.api.port import Object
 from simcluster.controllers import fields
+from simcluster.controllers.job.backoff import EndTimes
 from simcluster.controllers.job.views import PodView, view_pod
 
 REMEMBERED_GONE = 4096
 
 
 class JobIndex:
-    """Jobs by (namespace, name), pod views by the uid of their Job."""
+    """Jobs by (namespace, name), pod views by the uid of their Job, and when pods were first seen to end."""
 
     def __init__(self) -> None:
+        self.ends = EndTimes()
         self._jobs: dict[tuple[str, str], Object] = {}
         self._by_uid: dict[str, tuple[str, str]] = {}
         self._pods: dict[str, dict[str, PodView]] = {}
@@ -67,11 +70,13 @@ class JobIndex:
             return None
         view = view_pod(pod, owner["uid"])
         siblings[view.uid] = view
+        self.ends.observe(view, asyncio.get_running_loop().time())
         return view
 
     def drop_pod(self, pod: Object, job_uid: str) -> None:
         """The pod does not exist any more, or is not the Job's any more."""
         self._mark_gone(fields.uid(pod))
+        self.ends.forget(fields.uid(pod))
         siblings = self._pods.get(job_uid)
         if siblings is not None:
             siblings.pop(fields.uid(pod), None)

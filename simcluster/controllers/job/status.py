@@ -79,9 +79,7 @@ def track(found: Assessment, status: Object) -> Tracked:
     status = _with_counts(found, status, new_done)
     status["uncountedTerminatedPods"] = {kind: uids for kind, uids in lists.items() if uids}
     if found.target is not None and not _has(status, found.target.kind):
-        status = with_condition(
-            status, condition(found.target.kind, "True", found.target.reason, found.target.message)
-        )
+        status = with_condition(status, condition(found.target.kind, "True", found.target.reason, found.target.message))
     return Tracked(status, tuple(release), more)
 
 
@@ -103,9 +101,7 @@ def _counts_as_failed(found: Assessment, pod: PodView) -> bool:
 
 
 def _with_counts(found: Assessment, status: Object, new_done: Set[int]) -> Object:
-    changed = dict(status)
-    for name, value in (("active", found.active), ("terminating", found.terminating), ("ready", found.ready)):
-        changed[name] = value
+    changed = {**status, "active": found.active, "terminating": found.terminating, "ready": found.ready}
     if not found.active:
         changed.pop("active")
     if found.spec.indexed:

@@ -57,7 +57,7 @@ class PodView:
 def view_pod(pod: Object, job_uid: str) -> PodView:
     """Read one pod."""
     status = fields.status(pod)
-    notes = fields.annotations(pod)
+    notes = fields.notes(pod)
     containers = status.get("containerStatuses") or []
     return PodView(
         namespace=fields.namespace(pod),
