@@ -12,6 +12,7 @@ from simcluster.api.port import Client
 from simcluster.controllers.events import EventRecorder
 from simcluster.controllers.informers import Informers
 from simcluster.controllers.job.controller import JobController
+from simcluster.controllers.scheduler.controller import Scheduler
 from simcluster.timing import Timing
 
 
@@ -32,6 +33,7 @@ class ControllerManager:
         informers, recorder = self._informers, self._recorder
         self._controllers: list[Controller] = [
             JobController(client, timing, informers, recorder),
+            Scheduler(client, timing, informers, recorder),
         ]
 
     async def start(self) -> None:
