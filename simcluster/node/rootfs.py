@@ -55,6 +55,29 @@ def enter(plan: RootPlan) -> None:
     _switch(root)
 
 
+def prepare_light(root: str, directories: Sequence[str], links: Mapping[str, str]) -> None:
+    """Build, once and in the simulator's own mount namespace, the root that all light containers share."""
+    Path(root).mkdir(parents=True, exist_ok=True)
+    syscalls.mount("tmpfs", root, "tmpfs", syscalls.MS_NOSUID, "size=256m,mode=755")
+    for directory in (*directories, "/proc", "/sys"):
+        Path(root + directory).mkdir(parents=True)
+        syscalls.bind(directory, root + directory, recursive=True)
+    for name, target in links.items():
+        os.symlink(target, f"{root}/{name}")
+    for name, mode in (("tmp", 0o1777), ("run", 0o755), ("mnt", 0o755), ("dev", 0o755)):
+        _directory(f"{root}/{name}", mode)
+    _devices(root)
+    Path(f"{root}/dev/termination-log").touch()
+
+
+def enter_light(root: str, binds: Sequence[tuple[str, str, bool]]) -> None:
+    """Make the shared root this process's root, with this container's volumes in it. Needs a fresh mount namespace."""
+    for source, target, read_only in binds:
+        _bind_volume(root, source, target, read_only)
+    os.chroot(root)
+    os.chdir("/")
+
+
 def _directory(path: str, mode: int) -> None:
     if not os.path.lexists(path):
         Path(path).mkdir(parents=True)
@@ -77,6 +100,15 @@ def _system_mounts(root: str) -> None:
     syscalls.mount("proc", f"{root}/proc", "proc", harmless)
     _show_sys(f"{root}/sys", harmless)
     syscalls.mount("tmpfs", f"{root}/dev", "tmpfs", syscalls.MS_NOSUID, "size=64k,mode=755")
+    _devices(root)
+    Path(f"{root}/dev/pts").mkdir()
+    syscalls.mount("devpts", f"{root}/dev/pts", "devpts", syscalls.MS_NOSUID, "newinstance,ptmxmode=0666,mode=620")
+    for path in _MASKED:
+        if Path(root + path).is_file():
+            syscalls.bind("/dev/null", root + path)
+
+
+def _devices(root: str) -> None:
     for name in _DEVICES:
         target = Path(f"{root}/dev/{name}")
         target.touch()
@@ -85,11 +117,6 @@ def _system_mounts(root: str) -> None:
         os.symlink(where, f"{root}/dev/{name}")
     Path(f"{root}/dev/shm").mkdir()
     syscalls.mount("shm", f"{root}/dev/shm", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "size=64m,mode=1777")
-    Path(f"{root}/dev/pts").mkdir()
-    syscalls.mount("devpts", f"{root}/dev/pts", "devpts", syscalls.MS_NOSUID, "newinstance,ptmxmode=0666,mode=620")
-    for path in _MASKED:
-        if Path(root + path).is_file():
-            syscalls.bind("/dev/null", root + path)
 
 
 def _show_sys(target: str, harmless: int) -> None:

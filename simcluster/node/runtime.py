@@ -37,13 +37,14 @@ class Process:
 
 @dataclass(frozen=True)
 class Launch:
-    """What to run. `sandbox` and `root` are None for a light container, which shares the simulator's own namespaces."""
+    """What to run, in which root. `sandbox` is None for a light container, which shares the simulator's own pid and
+    network namespaces and, but for its volumes, one root with all light containers."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
+    root: RootPlan
     cwd: str = "/"
     sandbox: str | None = None
-    root: RootPlan | None = None
     tty: bool = False
 
 
@@ -59,6 +60,14 @@ class Runtime:
         self._exits: dict[int, asyncio.Future[int]] = {}
         self._sequence = 0
         self._network = False
+        self._light_root = ""
+
+    async def prepare_light(self, root: str, plan: RootPlan) -> None:
+        """Build the root that light containers share at the directory `root`."""
+        await self._ask(
+            {"op": "light-root", "root": root, "directories": list(plan.overlays), "links": dict(plan.links)}
+        )
+        self._light_root = root
 
     async def start(self, *, network: bool) -> None:
         """Start the zygote; with `network`, a bridge must exist (`network.py`) and sandboxes get an eth0."""
@@ -114,17 +123,16 @@ class Runtime:
         Raises `RuntimeFailure` with the runtime's words where it cannot start.
         """
         request: dict[str, Any] = {"op": "start", "argv": list(launch.argv), "env": dict(launch.env), "cwd": launch.cwd}
-        if launch.sandbox is not None and launch.root is not None:
-            request["sandbox"] = launch.sandbox
-            request["root"] = asdict(launch.root)
+        request["root"] = asdict(launch.root)
+        request |= {"sandbox": launch.sandbox} if launch.sandbox is not None else {"light": self._light_root}
         return await self._spawn(request, descriptors)
 
     async def enter(self, container: Process, launch: Launch, descriptors: Sequence[int]) -> Process:
         """Run another program inside a running container (its namespaces, where it has any)."""
         request: dict[str, Any] = {"op": "exec", "argv": list(launch.argv), "env": dict(launch.env), "cwd": launch.cwd}
-        request["tty"] = launch.tty
-        if launch.sandbox is not None:
-            request["enter"] = container.pid
+        request |= {"tty": launch.tty, "enter": container.pid}
+        if launch.sandbox is None:
+            request["light"] = self._light_root
         return await self._spawn(request, descriptors)
 
     async def kill(self, process: Process, number: int = signal.SIGKILL) -> None:

@@ -19,12 +19,20 @@ import signal
 import socket
 import sys
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from simcluster.node import syscalls
 from simcluster.node.netlink import Netlink
-from simcluster.node.rootfs import RootPlan, StartFailure, enter, enter_directory, find_program
+from simcluster.node.rootfs import (
+    RootPlan,
+    StartFailure,
+    enter,
+    enter_directory,
+    enter_light,
+    find_program,
+    prepare_light,
+)
 
 Request = dict[str, Any]
 
@@ -90,6 +98,9 @@ class Zygote:
             self._sandbox(request)
         elif kind == "kill":
             self._kill(request["pid"], request["signal"])
+        elif kind == "light-root":
+            prepare_light(request["root"], request["directories"], request["links"])
+            self._answer({"id": request["id"], "pid": 0})
         elif kind == "release":
             for descriptor in self._sandboxes.pop(request["sandbox"], []):
                 os.close(descriptor)
@@ -119,8 +130,9 @@ class Zygote:
 
     def _spawn(self, request: Request, descriptors: list[int], child: Callable[[Request, list[int]], None]) -> None:
         read_end, write_end = os.pipe()
-        isolated = bool(request.get("sandbox")) or "enter" in request
-        if "enter" in request:
+        enters = "enter" in request and not request.get("light")
+        isolated = bool(request.get("sandbox")) or enters
+        if enters:
             with open(f"/proc/{request['enter']}/ns/pid", "rb") as space:  # noqa: PTH123 - a namespace, not a file
                 syscalls.setns(space.fileno(), syscalls.CLONE_NEWPID)
         elif isolated:
@@ -176,18 +188,24 @@ class Zygote:
             os.umask(0o022)
             plan = request["root"]
             enter(RootPlan(plan["base"], plan["overlays"], plan["links"], [tuple(bind) for bind in plan["binds"]]))
+        elif request.get("light"):
+            syscalls.unshare(syscalls.CLONE_NEWNS)
+            os.umask(0o022)
+            enter_light(request["light"], [tuple(bind) for bind in request["root"]["binds"]])
         _become(request, descriptors)
 
     def _child_of_exec(self, request: Request, descriptors: list[int]) -> None:
-        if "enter" in request:
-            _enter_container(request["enter"])
+        kinds = _EXEC_KINDS[-1:] if request.get("light") else _EXEC_KINDS
+        _enter_container(request["enter"], kinds, request.get("light", ""))
         _become(request, descriptors)
 
 
-def _enter_container(pid: int) -> None:
-    spaces = [(os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), kind) for name, kind in _EXEC_KINDS]
+def _enter_container(pid: int, kinds: Sequence[tuple[str, int]], light_root: str) -> None:
+    spaces = [(os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), kind) for name, kind in kinds]
     for descriptor, kind in spaces:
         syscalls.setns(descriptor, kind)
+    if light_root:
+        os.chroot(light_root)
 
 
 def _make_sandbox(request: Request, channel: socket.socket) -> None:
