@@ -39,6 +39,7 @@ class WriteOptions:
     dry_run: bool = False
     manager: str = ""
     force: bool = False
+    applying: bool = False
 
 
 DEFAULT = WriteOptions()
