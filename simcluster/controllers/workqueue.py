@@ -17,6 +17,10 @@ K = TypeVar("K", bound=Hashable)
 log = logging.getLogger(__name__)
 
 
+class TryAgainError(Exception):
+    """Raised by a handler whose work is not done yet, through nobody's fault: the key is retried like a failed one."""
+
+
 class WorkQueue(Generic[K]):
     """Keys waiting for one of `workers` tasks; a key is never handled twice at once, and waits at most once.
 
@@ -113,6 +117,8 @@ class WorkQueue(Generic[K]):
             self._busy.add(key)
             try:
                 await self._handle(key)
+            except TryAgainError:
+                self.retry(key)
             except ApiError as error:
                 log.info("%s %s: %s; will retry", self._title, key, error.message)
                 self.retry(key)
