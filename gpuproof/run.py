@@ -20,7 +20,7 @@ from gpuproof.expectation import State
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.finding import Context, fleet_medians
 from gpuproof.inventory import Inventory, Node, read_inventory
-from gpuproof.jobs import Deadlines, NotVisited, OnResult, RunNamespace, StartedJob, Sweeper, SweepRequest, Visited
+from gpuproof.jobs import NotVisited, OnResult, RunNamespace, StartedJob, Sweeper, SweepRequest, Visited
 from gpuproof.limits import MaxFraction, MinFraction, Reference
 from gpuproof.manifests import PodSettings, Renderer
 from gpuproof.observation import observe_cluster, observe_node
@@ -169,14 +169,13 @@ class Run:
     def _start_sweep(self, check: str, workload: str) -> Sweep:
         profile = self.setting.profile
         names = [subject.name for subject in self.plan.nodes if not subject.missing]
-        limits = profile.deadlines
         request = SweepRequest(
             check=check,
             workload=workload,
             params={**profile.workloads.get(check, {}), "device": profile.cluster.device},
             candidates=tuple(name for name in names if self.settled(check, name) is None),
             gpus_per_pod=profile.cluster.gpus_per_node,
-            deadlines=Deadlines(limits.scheduling_s, limits.pulling_s, limits.starting_s, limits.running_s),
+            deadlines=profile.deadlines,
         )
         sweep = Sweep(request)
         sweep.start(self._sweep, self.stop, lambda result: self._took(check, workload, result), _explain)
