@@ -246,7 +246,8 @@ class PodWorker:
         seen = granted[: max(0, len(granted) - self.node.troubles.hidden_gpus)] if granted else []
         state = self.directory / f"{container['name']}.gpus"
         self.node.gpus.show(state, seen)
-        variables["NVIDIA_VISIBLE_DEVICES"] = ",".join(seen) if seen else "void"
+        if seen:
+            variables["NVIDIA_VISIBLE_DEVICES"] = ",".join(seen)
         variables["SIMCLUSTER_GPU_STATE"] = "/run/simcluster/gpus"
         variables["PATH"] = "/opt/simcluster/gpu/bin:" + variables.get("PATH", "")
         variables["LD_LIBRARY_PATH"] = ":".join(
