@@ -29,6 +29,7 @@ TTL_AFTER_FINISHED_S = 300
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The safe loader; the one in C where it was built, for a sweep may name hundreds of nodes."""
 
+_START = "import runpy, sys; sys.path.insert(0, '/gpuproof'); runpy.run_module('{module}', run_name='__main__')"
 _ROOT = Path(__file__).resolve().parent.parent
 _TEMPLATES = _ROOT / "manifests"
 _WORKLOADS = _ROOT / "workloads"
@@ -122,7 +123,7 @@ class Renderer:
             gpu_limits={self.gpu_resource: str(job.gpus)},
             image=self.pod.image,
             python=self.pod.python,
-            module=f"workloads.{job.workload}",
+            start=escape(_START.format(module=f"workloads.{job.workload}")),
             world_size=job.world_size,
             params=escape(json.dumps(dict(job.params), sort_keys=True, separators=(",", ":"))),
             sources=sources_name(job.workload),

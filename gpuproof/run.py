@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 
 from gpuproof import __version__, describe
 from gpuproof.catalogue import Check
-from gpuproof.cluster.port import NODES, Cluster, ClusterError
+from gpuproof.cluster.port import NODES, PODS, Cluster, ClusterError
 from gpuproof.conclusion import conclude
 from gpuproof.decision import Decision, VerdictLine, decide, exit_code
-from gpuproof.expectation import State
+from gpuproof.expectation import CoverShare, State
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.finding import Context, fleet_medians
-from gpuproof.inventory import Inventory, Node, read_inventory
+from gpuproof.inventory import Inventory, Node, gpus_in_use, read_inventory
 from gpuproof.jobs import NotVisited, OnResult, RunNamespace, StartedJob, Sweeper, SweepRequest, Visited
 from gpuproof.limits import MaxFraction, MinFraction, Reference
 from gpuproof.manifests import PodSettings, Renderer
@@ -83,9 +83,18 @@ class Run:
             listing.items, gpu_resource=profile.cluster.gpu_resource, resource_version=listing.resource_version
         )
         self._inventory = inventory
-        self._nodes = {node.name: node for node in inventory.in_pool(scope_labels(profile))}
+        busy = self._busy()
+        self._nodes = {n.name: n for n in inventory.in_pool(scope_labels(profile)) if n.name not in busy}
         self.plan = make_plan(self.setting.checks, profile, list(self._nodes))
         self._write_start(inventory, version)
+
+    def _busy(self) -> Mapping[str, int]:
+        """Nodes whose GPUs others hold: a scope that covers a share of the pool asks the idle ones only."""
+        profile = self.setting.profile
+        if not isinstance(profile.scope.cover, CoverShare):
+            return {}
+        pods = self.cluster.list_objects(PODS, field_selector="status.phase!=Succeeded,status.phase!=Failed")
+        return gpus_in_use(pods.items, gpu_resource=profile.cluster.gpu_resource)
 
     def _write_start(self, inventory: Inventory, version: str) -> None:
         profile = self.setting.profile

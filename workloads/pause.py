@@ -15,9 +15,9 @@ def measure() -> Measurement:
     began = time.monotonic()
     time.sleep(float(parameters().get("seconds", 0.0)))
     paused = Sample("paused", time.monotonic() - began, "s")
-    return Measurement(
-        "pause", world_size=1, hosts=1, samples=(paused,), facts={"ended_unix_s": time.time()}, **identity()
-    )
+    who = identity()
+    facts = {"ended_unix_s": time.time()}
+    return Measurement("pause", who["run_id"], who["node"], who["pod"], 1, 1, (paused,), facts)
 
 
 if __name__ == "__main__":

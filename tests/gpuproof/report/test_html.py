@@ -10,6 +10,7 @@ import pytest
 
 from gpuproof.report import RunView
 from gpuproof.report.html import render_html
+from gpuproof.report.layout import blockers
 from tests.gpuproof.report import synthetic
 from tests.gpuproof.report.synthetic import Lines, Script
 
@@ -178,6 +179,26 @@ def test_hostile_text_from_everywhere_stays_text() -> None:
     assert "\x1b" not in html
     assert "\u202e" not in html
     assert "<script>alert(1)</script>" in parsed.text
+
+
+def test_chain_of_blockers_leads_to_the_one_that_failed() -> None:
+    script = Script()
+    synthetic.begin(script, ["gpu-1"])
+    synthetic.verdict(script, "gpu_inventory", "gpu-1", "FAIL", reasons=["one GPU is missing"])
+    synthetic.verdict(script, "cuda_runtime", "gpu-1", "NOT_RUN", blocked_by="gpu_inventory")
+    synthetic.verdict(script, "training", "gpu-1", "NOT_RUN", blocked_by="cuda_runtime")
+    synthetic.verdict(script, "circle", "gpu-1", "NOT_RUN", blocked_by="circle")
+    view = RunView.from_record(script.lines)
+
+    training, circle = view.find("training", "gpu-1"), view.find("circle", "gpu-1")
+    assert training is not None
+    assert circle is not None
+    assert [(s.check, s.verdict) for s in blockers(view, training)] == [
+        ("cuda_runtime", "NOT_RUN"),
+        ("gpu_inventory", "FAIL"),
+    ]
+    assert blockers(view, circle) == ()
+    assert "Blocked by gpu_inventory on gpu-1:" in Page(render_html(view)).text
 
 
 def test_odd_nodes_are_told_from_the_majority() -> None:

@@ -137,6 +137,28 @@ def test_verdict_after_a_resume_replaces_the_one_before() -> None:
     assert view.problems == ()
 
 
+def test_resumed_run_keeps_the_findings_it_settled_and_follows_its_new_plan() -> None:
+    script, node_names = Script(), synthetic.names(3)
+    synthetic.begin(script, node_names)
+    found = [synthetic.finding("limit[0]", "gpus_allocatable", 2.0, "= 2 count")]
+    synthetic.verdict(script, "gpu_inventory", "gpu-1", "PASS", findings=found)
+    script.add("resumed", by=["gpuproof", "run", "--resume"])
+    synthetic.begin(script, node_names[:1])
+    synthetic.verdict(script, "gpu_inventory", "gpu-1", "PASS", duration_s=0.0)
+
+    view = RunView.from_record(script.lines)
+
+    subject = view.find("gpu_inventory", "gpu-1")
+    assert subject is not None
+    assert [f.observed for f in subject.findings] == [2.0]
+    assert subject.duration_s == 2.5
+    assert {(s.check, s.subject) for s in view.subjects if s.planned} == {
+        ("gpu_inventory", "gpu-1"),
+        ("cuda_runtime", "gpu-1"),
+    }
+    assert view.run.started_at == RunView.from_record(script.lines[:1]).run.started_at
+
+
 def test_unplanned_verdict_is_shown_and_counts_for_nothing() -> None:
     script = Script()
     synthetic.begin(script, ["gpu-1"])
