@@ -1,0 +1,46 @@
+# Two commands do all the set-up: `make demo` and `make test`. They need python3 (3.11 or newer) and make, nothing else.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# One worker a core, two at least: many tests wait for the simulated cluster rather than compute.
+WORKERS ?= 3
+
+.PHONY: help demo test check lint types imports bench mutate clean-venv
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("gpuproof needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "torch" "numpy"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sim,dev]'
+	@touch $@
+
+demo: $(STAMP) ## the whole suite on the embedded simulated cluster, with a report
+	$(BIN)/gpuproof run --profile thresholds/simulated.toml --cluster sim
+
+test: $(STAMP) ## the project's own tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+imports: $(STAMP)
+	$(BIN)/lint-imports
+
+check: lint types imports test ## what CI runs
+
+bench: $(STAMP) ## performance, measured: requests, bytes, seconds
+	$(BIN)/python -m tests.bench
+
+mutate: $(STAMP) ## mutation tests of the judging
+	$(BIN)/python -m tests.mutation
+
+clean-venv:
+	rm -rf $(VENV)

@@ -1,0 +1,1 @@
+"""What is checked: one folder a subject area, one file a question."""

@@ -1,0 +1,3 @@
+"""Registers the plugin, nothing else."""
+
+pytest_plugins = ["gpuproof.plugin"]

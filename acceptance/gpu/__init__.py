@@ -1,0 +1,1 @@
+"""GPUs: what a pod gets and whether it works."""

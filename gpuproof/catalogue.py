@@ -1,0 +1,145 @@
+"""Which checks exist: read from the source of `acceptance/` and of private check folders, without running any of it.
+
+Must not know a profile, a cluster or pytest's own collection.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ACCEPTANCE = Path(__file__).resolve().parent.parent / "acceptance"
+
+
+class CatalogueError(ValueError):
+    """A file of checks that is not one: says which file, what is wrong and what belongs there."""
+
+
+@dataclass(frozen=True)
+class TestCase:
+    """One test function of a check: its name and its docstring (Why, Given, When, Then)."""
+
+    __test__ = False  # pytest: not a test class
+
+    name: str
+    doc: str
+    arguments: tuple[str, ...]
+    workloads: tuple[str, ...]
+    """The programs it runs in pods, by their names in `workloads/`."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question to the cluster and the file that asks it."""
+
+    name: str
+    file: Path
+    doc: str
+    requires: tuple[str, ...]
+    cases: tuple[TestCase, ...]
+
+    @property
+    def question(self) -> str:
+        """The first paragraph of the module's docstring, on one line."""
+        return " ".join(self.doc.strip().split("\n\n")[0].split())
+
+    @property
+    def asks_cluster(self) -> bool:
+        """Whether the cluster as a whole is one of its subjects."""
+        return any("cluster" in case.arguments for case in self.cases)
+
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        """Every program it runs in pods, each once."""
+        return tuple(dict.fromkeys(name for case in self.cases for name in case.workloads))
+
+    @property
+    def asks_nodes(self) -> bool:
+        """Whether every node is one of its subjects."""
+        return any("node" in case.arguments for case in self.cases)
+
+
+def load_checks(folders: Iterable[Path] = (ACCEPTANCE,)) -> tuple[Check, ...]:
+    """Every check under the folders, those that others require first; raises `CatalogueError`."""
+    found: dict[str, Check] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise CatalogueError(f"{folder}: no such folder of checks")
+        for file in sorted(folder.rglob("test_*.py")):
+            check = _read(file)
+            if check.name in found:
+                raise CatalogueError(
+                    f"{file}: {check.name!r} is already defined in {found[check.name].file}; rename one of the two"
+                )
+            found[check.name] = check
+    for check in found.values():
+        for needed in check.requires:
+            if needed not in found:
+                raise CatalogueError(f"{check.file}: {check.name} requires {needed!r}, which no file defines")
+    return _in_order(found)
+
+
+def _read(file: Path) -> Check:
+    tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+    doc = ast.get_docstring(tree)
+    if not doc:
+        raise CatalogueError(f"{file}: no module docstring; it is the check's question and the report prints it")
+    name, requires = _mark(file, tree)
+    cases = tuple(
+        TestCase(item.name, ast.get_docstring(item) or "", tuple(a.arg for a in item.args.args), _workloads(item))
+        for item in tree.body
+        if isinstance(item, ast.FunctionDef) and item.name.startswith("test_")
+    )
+    if not cases:
+        raise CatalogueError(f"{file}: the check {name!r} has no test function; it would never ask anything")
+    return Check(name, file, doc, requires, cases)
+
+
+def _workloads(function: ast.FunctionDef) -> tuple[str, ...]:
+    calls = [call for call in ast.walk(function) if isinstance(call, ast.Call) and call.args]
+    names = [call.args[0] for call in calls if ast.unparse(call.func) == "run_workload"]
+    return tuple(str(name.value) for name in names if isinstance(name, ast.Constant))
+
+
+def _mark(file: Path, tree: ast.Module) -> tuple[str, tuple[str, ...]]:
+    for item in tree.body:
+        if isinstance(item, ast.Assign) and isinstance(item.value, ast.Call) and _assigns(item, "pytestmark"):
+            call = item.value
+            if ast.unparse(call.func) != "pytest.mark.check":
+                continue
+            try:
+                (name,) = (ast.literal_eval(argument) for argument in call.args)
+                requires: list[str] = next(
+                    (ast.literal_eval(k.value) for k in call.keywords if k.arg == "requires"), []
+                )
+            except ValueError as error:
+                raise CatalogueError(
+                    f"{file}: pytest.mark.check takes one name and requires=[names]: {error}"
+                ) from error
+            return str(name), tuple(str(needed) for needed in requires)
+    raise CatalogueError(f'{file}: no line `pytestmark = pytest.mark.check("name")`; every file is one named check')
+
+
+def _assigns(item: ast.Assign, name: str) -> bool:
+    return any(isinstance(target, ast.Name) and target.id == name for target in item.targets)
+
+
+def _in_order(found: dict[str, Check]) -> tuple[Check, ...]:
+    ordered: list[Check] = []
+    placed: set[str] = set()
+
+    def place(check: Check, trail: Sequence[str]) -> None:
+        if check.name in trail:
+            raise CatalogueError(f"{check.file}: {' -> '.join([*trail, check.name])} require each other")
+        if check.name in placed:
+            return
+        for needed in check.requires:
+            place(found[needed], [*trail, check.name])
+        placed.add(check.name)
+        ordered.append(check)
+
+    for check in found.values():
+        place(check, [])
+    return tuple(ordered)

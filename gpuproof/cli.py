@@ -1,0 +1,218 @@
+"""The command line: words in, exit code out. Everything heavy is imported by the command that needs it.
+
+Exit codes are a contract: 0 accepted, 1 rejected, 3 undecided, 2 usage or configuration error. It judges nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+ACCEPTED, REJECTED, USAGE, UNDECIDED = 0, 1, 2, 3
+
+app = typer.Typer(
+    help="Acceptance tests for GPU Kubernetes clusters: real pods, measured numbers, "
+    "a decision that cannot pass by accident.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+ProfileOption = Annotated[
+    Path, typer.Option("--profile", metavar="FILE", help="Threshold file: what is expected, required, good enough.")
+]
+ClusterOption = Annotated[
+    str | None, typer.Option("--cluster", metavar="sim", help="Run on the embedded simulated cluster.")
+]
+ContextOption = Annotated[
+    str | None, typer.Option("--context", metavar="NAME", help="Run on this kubeconfig context's cluster.")
+]
+KubeconfigOption = Annotated[
+    Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Kubeconfig instead of the default one.")
+]
+InClusterOption = Annotated[
+    bool, typer.Option("--in-cluster", help="Run on the cluster that this process is a pod of.")
+]
+TopologyOption = Annotated[
+    str, typer.Option("--sim-topology", metavar="NAME|FILE", help="Topology of the simulated cluster.")
+]
+FaultOption = Annotated[
+    list[str] | None, typer.Option("--sim-fault", metavar="ID", help="Fault for the simulated cluster (repeatable).")
+]
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    show: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
+) -> None:
+    """Shared options."""
+    if show:
+        from gpuproof import __version__  # noqa: PLC0415 - see the module's docstring
+
+        typer.echo(f"gpuproof {__version__}")
+        raise typer.Exit(0)
+
+
+@app.command()
+def run(
+    profile: ProfileOption,
+    cluster: ClusterOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+    in_cluster: InClusterOption = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Folder for record and reports (reports/RUN-ID).")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="CHECK", help="Ask only this check (repeatable).")
+    ] = None,
+    nodes: Annotated[
+        list[str] | None, typer.Option("--nodes", metavar="NODE", help="Ask only this node (repeatable).")
+    ] = None,
+    image: Annotated[str | None, typer.Option("--image", metavar="REF", help="Image of the workload pods.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", metavar="DIR", help="Continue the run in this folder.")
+    ] = None,
+    private_checks: Annotated[
+        list[Path] | None, typer.Option("--private-checks", metavar="DIR", help="More checks of your own (repeatable).")
+    ] = None,
+    sim_topology: TopologyOption = "small",
+    sim_fault: FaultOption = None,
+) -> None:
+    """Run the suite, judge every number against the profile, decide, and write the reports."""
+    from gpuproof.session import run_suite  # noqa: PLC0415
+
+    arguments = ["--profile", str(profile), "--sim-topology", sim_topology]
+    arguments += _flag("--cluster", cluster) + _flag("--context", context) + _flag("--kubeconfig", kubeconfig)
+    arguments += ["--in-cluster"] if in_cluster else []
+    arguments += _flag("--out", out) + _flag("--image", image) + _flag("--resume", resume)
+    for flag, values in (("--only", only), ("--nodes", nodes), ("--sim-fault", sim_fault)):
+        arguments += [word for value in values or [] for word in (flag, value)]
+    raise typer.Exit(run_suite(arguments, private_checks or [], sys.argv[1:]))
+
+
+@app.command()
+def plan(
+    profile: ProfileOption,
+    cluster: ClusterOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+    in_cluster: InClusterOption = False,
+    render: Annotated[
+        bool, typer.Option("--render", help="Print every manifest that a run would create, for a security review.")
+    ] = False,
+    sim_topology: TopologyOption = "small",
+    sim_fault: FaultOption = None,
+) -> None:
+    """What would run, where, against which number, for how many GPU-minutes. Asks the cluster only for its nodes."""
+    from gpuproof.launch import Options  # noqa: PLC0415
+    from gpuproof.planning import print_plan  # noqa: PLC0415
+
+    options = Options(
+        profile=profile,
+        simulated=_simulated(cluster),
+        context=context,
+        kubeconfig=kubeconfig,
+        in_cluster=in_cluster,
+        topology=sim_topology,
+        faults=tuple(sim_fault or ()),
+    )
+    raise typer.Exit(_guarded(print_plan, options, render))
+
+
+@app.command()
+def report(
+    directory: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, or its record.jsonl.")],
+) -> None:
+    """Write the reports of a run again from its record, also of one that was killed; exits with its decision's code."""
+    from gpuproof.launch import rewrite_reports  # noqa: PLC0415
+
+    raise typer.Exit(_guarded(rewrite_reports, directory))
+
+
+@app.command()
+def explain(
+    check: Annotated[
+        str | None, typer.Argument(metavar="CHECK", help="A check's name; without it, all are listed.")
+    ] = None,
+    profile: Annotated[
+        Path | None, typer.Option("--profile", metavar="FILE", help="Show the limits of this profile too.")
+    ] = None,
+) -> None:
+    """What a check asks, why, what it needs first, and what holds its answers."""
+    from gpuproof.planning import print_check, print_checks  # noqa: PLC0415
+
+    raise typer.Exit(_guarded(print_checks) if check is None else _guarded(print_check, check, profile))
+
+
+@app.command()
+def selftest(
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="FAULT", help="Only this fault, beside the clean run (repeatable)."),
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Simulated clusters at a time.")] = 2,
+) -> None:
+    """Every fault against its check on the simulated cluster: the proof that each check can fail."""
+    from gpuproof.selftest import SelftestError  # noqa: PLC0415
+    from gpuproof.selftest import selftest as prove  # noqa: PLC0415
+
+    try:
+        raise typer.Exit(prove(only or [], jobs))
+    except SelftestError as error:
+        _complain(str(error))
+        raise typer.Exit(USAGE) from error
+
+
+@app.command()
+def clean(
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+    in_cluster: InClusterOption = False,
+    run_id: Annotated[
+        str | None, typer.Option("--run", metavar="RUN-ID", help="Only what this run left; default: what any run left.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete. Without it, what would be deleted is listed.")] = False,
+) -> None:
+    """Remove the namespaces that killed runs left behind, and nothing else."""
+    from gpuproof.launch import Options, clean_up  # noqa: PLC0415
+
+    options = Options(profile=Path(), context=context, kubeconfig=kubeconfig, in_cluster=in_cluster)
+    raise typer.Exit(_guarded(clean_up, options, run_id, yes))
+
+
+def _flag(name: str, value: object) -> list[str]:
+    return [] if value is None else [name, str(value)]
+
+
+def _simulated(cluster: str | None) -> bool:
+    if cluster not in (None, "sim"):
+        _complain(f"--cluster {cluster}: the only cluster that gpuproof brings along is sim; name yours with --context")
+        raise typer.Exit(USAGE)
+    return cluster == "sim"
+
+
+def _guarded(action: Any, *arguments: object) -> int:
+    """Run a command; what the user can mend becomes one clear message and exit code 2."""
+    from gpuproof.launch import LaunchError  # noqa: PLC0415
+
+    try:
+        code: int = action(*arguments)
+    except LaunchError as error:
+        _complain(str(error))
+        return USAGE
+    return code
+
+
+def _complain(text: str) -> None:
+    typer.echo(f"gpuproof: {text}", err=True)
+
+
+def main() -> None:
+    """The `gpuproof` command."""
+    app()

@@ -1,0 +1,1 @@
+"""The cluster under test, seen through its API. Knows no limit."""

@@ -1,0 +1,142 @@
+"""What the harness needs of a cluster: raw JSON in and out, resumable watches, counted requests.
+
+It must not know a client library, a limit or a verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gpuproof.cluster.raw import Raw
+from gpuproof.failure import Reason
+
+
+class ClusterError(Exception):
+    """The cluster did not do what was asked.
+
+    `reason` says in the harness's words why (`cluster_unreachable`, `forbidden`, `quota_exceeded`, `harness_error`),
+    `status` is the HTTP status or None where no answer came; `retry_after_s` is what the server asked for.
+    """
+
+    def __init__(
+        self, reason: Reason, message: str, status: int | None = None, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A kind of object by its place in the API: `prefix` such as "api/v1" or "apis/batch/v1", and its plural."""
+
+    prefix: str
+    plural: str
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """The URL path, starting with a slash."""
+        parts = [self.prefix]
+        if namespace is not None:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        parts += [part for part in (name, subresource) if part is not None]
+        return "/" + "/".join(parts)
+
+
+NAMESPACES = Resource("api/v1", "namespaces")
+NODES = Resource("api/v1", "nodes")
+PODS = Resource("api/v1", "pods")
+EVENTS = Resource("api/v1", "events")
+CONFIG_MAPS = Resource("api/v1", "configmaps")
+SERVICES = Resource("api/v1", "services")
+JOBS = Resource("apis/batch/v1", "jobs")
+
+
+@dataclass(frozen=True)
+class WatchEvent:
+    """One change: `type` is ADDED, MODIFIED or DELETED. A DELETED that a re-list found out has only metadata."""
+
+    type: str
+    object: Raw
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The answer to a list: objects and the version a watch may go on from."""
+
+    items: tuple[Raw, ...]
+    resource_version: str
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What the harness cost the API server so far: requests sent and bytes of answers received."""
+
+    requests: int
+    bytes_received: int
+
+
+class Watch(Protocol):
+    """An endless iterator of changes; `close` ends it from any thread, also while it waits."""
+
+    def __iter__(self) -> Iterator[WatchEvent]: ...
+
+    def close(self) -> None: ...
+
+
+class Cluster(Protocol):
+    """A Kubernetes API. Every method raises `ClusterError` and nothing else; all are safe to call from any thread."""
+
+    @property
+    def name(self) -> str:
+        """How the person who runs this calls the cluster (its context, else its address)."""
+        ...
+
+    @property
+    def counters(self) -> Counters: ...
+
+    def server_version(self) -> str:
+        """The server's gitVersion, e.g. "v1.36.2"."""
+        ...
+
+    def list_objects(
+        self, resource: Resource, *, namespace: str | None = None, label_selector: str = "", field_selector: str = ""
+    ) -> Listing: ...
+
+    def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Raw: ...
+
+    def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str | None = None) -> Raw:
+        """Create it; a repeated attempt after a lost answer that finds it there counts as done."""
+        ...
+
+    def delete(self, resource: Resource, name: str, *, namespace: str | None = None, grace_s: int | None = None) -> Raw:
+        """Delete it and what it owns, in the background; an absent object is no error and answers {}."""
+        ...
+
+    def watch(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+        known: Iterable[tuple[str, str]] = (),
+    ) -> Watch:
+        """Changes from `resource_version` on (or from everything present, when empty).
+
+        `known` are the (namespace, name) pairs the caller already has: a re-list then reports those that vanished.
+        """
+        ...
+
+    def read_log(self, namespace: str, pod: str, container: str, *, tail_lines: int, limit_bytes: int) -> str: ...
+
+    def may(self, verb: str, resource: Resource, *, namespace: str | None = None) -> bool:
+        """Whether the credentials may do this (SelfSubjectAccessReview)."""
+        ...
+
+    def close(self) -> None: ...

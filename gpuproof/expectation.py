@@ -1,0 +1,148 @@
+"""Owns what a profile promises about a cluster, a scope and its exceptions, as values; must not know files or pods."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from enum import StrEnum
+from typing import Literal
+
+Scalar = str | int | float | bool
+
+BITS_PER_BYTE = 8
+
+
+@dataclass(frozen=True)
+class Rdma:
+    """The RDMA network a node was bought with: extended resource, devices a node, line rate in Gb/s, link layer."""
+
+    resource: str
+    per_node: int
+    rate_gbps: float
+    link_layer: str
+
+
+@dataclass(frozen=True)
+class ClusterExpectation:
+    """
+    What was bought, from `[cluster]` of the profile; never read from the cluster under test.
+
+    `extra` holds further expected facts (`[cluster.extra]`), addressed by their plain key.
+    """
+
+    gpu_product: str
+    gpus_per_node: int
+    nodes: int
+    gpu_resource: str
+    device: Literal["cuda", "cpu"]
+    gpu_driver: str | None = None
+    gpu_memory_mib: int | None = None
+    rdma: Rdma | None = None
+    extra: Mapping[str, Scalar] = field(default_factory=dict)
+
+    def expected(self, key: str) -> Scalar | None:
+        """Return the expected value under a key of `[cluster]`, `rdma.<key>` or `[cluster.extra]`; None if unset."""
+        return self.expectations().get(key)
+
+    def expectations(self) -> dict[str, Scalar]:
+        """Return every set expectation by the key that a limit's `expected` may name."""
+        named: dict[str, Scalar | None] = {
+            "gpu_product": self.gpu_product,
+            "gpus_per_node": self.gpus_per_node,
+            "nodes": self.nodes,
+            "gpu_resource": self.gpu_resource,
+            "device": self.device,
+            "gpu_driver": self.gpu_driver,
+            "gpu_memory_mib": self.gpu_memory_mib,
+        }
+        if self.rdma is not None:
+            named |= {
+                "rdma.resource": self.rdma.resource,
+                "rdma.per_node": self.rdma.per_node,
+                "rdma.rate_gbps": self.rdma.rate_gbps,
+                "rdma.link_layer": self.rdma.link_layer,
+            }
+        return {key: value for key, value in (named | dict(self.extra)).items() if value is not None}
+
+    def ring_ceiling_gb_per_s(self) -> float | None:
+        """
+        Return the bus bandwidth in GB/s that a ring over all NICs of a node can reach; None without RDMA.
+
+        Every byte that leaves a node crosses one of its NICs, so the ceiling is NICs a node x line rate / 8.
+        """
+        if self.rdma is None:
+            return None
+        return self.rdma.per_node * self.rdma.rate_gbps / BITS_PER_BYTE
+
+
+@dataclass(frozen=True)
+class CoverAll:
+    """Every expected node of the pool is judged in this run."""
+
+
+@dataclass(frozen=True)
+class CoverShare:
+    """At least this share (0..1) of the expected nodes was judged within so many days, this run included."""
+
+    at_least: float
+    within_days: int
+
+
+@dataclass(frozen=True)
+class CoverCanary:
+    """Only the nodes with these labels are judged, and this many are expected."""
+
+    selector: Mapping[str, str]
+    nodes: int
+
+
+Cover = CoverAll | CoverShare | CoverCanary
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What an ACCEPTED speaks for: the node pool by labels, and how much of it."""
+
+    pool: Mapping[str, str]
+    cover: Cover
+
+
+@dataclass(frozen=True)
+class Waiver:
+    """A signed exception: the verdict of this check on this subject does not decide, up to and including `expires`."""
+
+    check: str
+    subject: str
+    owner: str
+    reason: str
+    expires: date
+
+    def expired(self, today: date) -> bool:
+        """Say whether the waiver no longer holds."""
+        return today > self.expires
+
+
+class State(StrEnum):
+    """What the profile wants of a check."""
+
+    REQUIRED = "required"
+    RECORDED = "recorded"
+    NOT_APPLICABLE = "not-applicable"
+
+
+@dataclass(frozen=True)
+class CheckState:
+    """The state of one check, with the reason that anything but `required` must give."""
+
+    state: State
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """Seconds a pod may take in each phase, and a whole run may take."""
+
+    scheduling_s: float
+    pulling_s: float
+    starting_s: float
+    running_s: float
+    run_s: float

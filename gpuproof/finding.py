@@ -1,0 +1,261 @@
+"""Owns holding one limit against one measurement; must not know a verdict, a decision or how a pod was run."""
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import assert_never
+
+from gpuproof.expectation import ClusterExpectation, Scalar
+from gpuproof.limits import (
+    AbsoluteBound,
+    AtLeast,
+    AtMost,
+    Equals,
+    Expected,
+    Limit,
+    MaxFraction,
+    MinFraction,
+    OneOf,
+    Per,
+    Reference,
+    Severity,
+    Unbounded,
+    bound_text,
+    number,
+)
+from workloads.contract import Measurement, Sample
+
+
+class Outcome(StrEnum):
+    """What became of one limit held against one number."""
+
+    MET = "met"
+    MISSED = "missed"
+    NOT_MEASURED = "not_measured"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One limit held against one sample or fact, or against the lack of one; `text` says it in plain words."""
+
+    limit_id: str
+    metric: str
+    at: Mapping[str, Scalar]
+    unit: str
+    bound: str
+    observed: str | float | None
+    outcome: Outcome
+    severity: Severity
+    text: str
+
+    @property
+    def decisive(self) -> bool:
+        """Whether the finding takes part in the verdict."""
+        return self.severity is Severity.FAIL
+
+
+@dataclass(frozen=True)
+class Context:
+    """
+    What a limit may be relative to.
+
+    `fleet` and `baseline` map the id of a limit to the number in its unit that the limit is a fraction of.
+    """
+
+    cluster: ClusterExpectation
+    fleet: Mapping[str, float] = field(default_factory=dict)
+    baseline: Mapping[str, float] = field(default_factory=dict)
+
+
+def hold(limit: Limit, measurement: Measurement, context: Context) -> tuple[Finding, ...]:
+    """Hold one limit against a measurement; at least one finding, also where nothing was reported."""
+    bound = _resolve(limit, context)
+    if isinstance(bound, str):
+        return (_absent(limit, bound),)
+    if limit.fact is not None:
+        return _hold_fact(limit, bound, measurement, context)
+    samples = _matching(limit, measurement.samples)
+    if not samples:
+        return (_absent(limit, "no sample was reported"),)
+    findings = tuple(_hold_sample(limit, bound, sample) for sample in samples)
+    return findings + _gaps(limit, samples, context.cluster.gpus_per_node)
+
+
+def fleet_medians(limits: Iterable[Limit], measurements: Iterable[Measurement]) -> dict[str, float]:
+    """
+    Return, by limit id, the median of what all measurements reported for the limits relative to it.
+
+    Samples that are not finite or carry another unit are left out: their own node cannot pass by them.
+    """
+    found: dict[str, list[float]] = {}
+    gathered = tuple(measurements)
+    for limit in limits:
+        if isinstance(limit.bound, MinFraction | MaxFraction) and limit.bound.of is Reference.FLEET_MEDIAN:
+            values = [
+                sample.value
+                for measurement in gathered
+                for sample in _matching(limit, measurement.samples)
+                if math.isfinite(sample.value) and sample.unit == limit.unit
+            ]
+            found[limit.id] = values
+    return {key: statistics.median(values) for key, values in found.items() if values}
+
+
+def _resolve(limit: Limit, context: Context) -> AbsoluteBound | str:
+    """Turn an expectation or a fraction into an absolute bound, or say in words why there is none."""
+    bound = limit.bound
+    if isinstance(bound, Expected):
+        value = context.cluster.expected(bound.key)
+        return f"the profile's [cluster] expects no {bound.key}" if value is None else Equals(value)
+    if isinstance(bound, MinFraction | MaxFraction):
+        reference = _reference(bound.of, limit, context)
+        if reference is None or not math.isfinite(reference) or reference <= 0:
+            return f"there is no usable {bound.of} to compare with"
+        share = bound.fraction * reference
+        return AtLeast(share) if isinstance(bound, MinFraction) else AtMost(share)
+    return bound
+
+
+def _reference(of: Reference, limit: Limit, context: Context) -> float | None:
+    match of:
+        case Reference.RING_CEILING:
+            return context.cluster.ring_ceiling_gb_per_s()
+        case Reference.FLEET_MEDIAN:
+            return context.fleet.get(limit.id)
+        case Reference.BASELINE:
+            return context.baseline.get(limit.id)
+        case _:
+            assert_never(of)
+
+
+def _matching(limit: Limit, samples: Iterable[Sample]) -> list[Sample]:
+    return [
+        sample
+        for sample in samples
+        if sample.metric == limit.metric
+        and all(key in sample.at and same(sample.at[key], value) for key, value in limit.at.items())
+    ]
+
+
+def same(left: Scalar, right: Scalar) -> bool:
+    """Compare two scalars without mixing kinds: 1 is 1.0, but neither "1" nor true."""
+    if isinstance(left, bool | str) or isinstance(right, bool | str):
+        return type(left) is type(right) and left == right
+    return left == right
+
+
+def _meets(bound: AbsoluteBound, observed: Scalar) -> bool:
+    """Say whether a value meets a bound; what is not finite meets none, and only numbers can be compared in size."""
+    if isinstance(observed, float) and not math.isfinite(observed):
+        return False
+    match bound:
+        case Unbounded():
+            return True
+        case Equals(value):
+            return same(observed, value)
+        case OneOf(values):
+            return any(same(observed, value) for value in values)
+        case AtLeast(value):
+            return not isinstance(observed, bool | str) and observed >= value
+        case AtMost(value):
+            return not isinstance(observed, bool | str) and observed <= value
+        case _:
+            assert_never(bound)
+
+
+def _hold_sample(limit: Limit, bound: AbsoluteBound, sample: Sample) -> Finding:
+    if sample.unit != limit.unit:
+        return _absent(limit, f'reported in "{sample.unit}", the limit is in "{limit.unit}"', sample.at)
+    return _present(limit, bound, sample.value, sample.at)
+
+
+def _hold_fact(limit: Limit, bound: AbsoluteBound, measurement: Measurement, context: Context) -> tuple[Finding, ...]:
+    if limit.name not in measurement.facts:
+        return (_absent(limit, "the fact was not reported"),)
+    fact = measurement.facts[limit.name]
+    if not isinstance(fact, list | tuple):
+        if limit.per is Per.GPU:
+            return (_absent(limit, "one value was reported, expected one for every GPU"),)
+        return (_present(limit, bound, fact, {}),)
+    if not fact:
+        return (_absent(limit, "an empty list was reported"),)
+    keys = ("gpu" if limit.per is Per.GPU else "item",) * len(fact)
+    findings = tuple(
+        _present(limit, bound, item, {key: i}) for i, (key, item) in enumerate(zip(keys, fact, strict=True))
+    )
+    expected = context.cluster.gpus_per_node
+    if limit.per is Per.GPU and len(fact) != expected:
+        return (*findings, _absent(limit, f"reported for {len(fact)} GPUs, expected {expected}"))
+    return findings
+
+
+def _gaps(limit: Limit, samples: Sequence[Sample], gpus_per_node: int) -> tuple[Finding, ...]:
+    """Return a not-measured finding for every operating point at which GPUs are missing, surplus or doubled."""
+    if limit.per is not Per.GPU:
+        if any("gpu" in sample.at for sample in samples) and "gpu" not in limit.at:
+            return (_absent(limit, 'the samples are one a GPU, so the limit must say per = "gpu"'),)
+        return _doubled(limit, samples)
+    points: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for sample in samples:
+        point = tuple(sorted((key, number(value)) for key, value in sample.at.items() if key != "gpu"))
+        points.setdefault(point, []).extend([number(sample.at["gpu"])] if "gpu" in sample.at else [])
+    gaps = []
+    for point, gpus in points.items():
+        if len(gpus) != gpus_per_node or len(set(gpus)) != gpus_per_node:
+            text = f"{len(gpus)} samples for {len(set(gpus))} GPUs, expected one for each of {gpus_per_node}"
+            gaps.append(_absent(limit, text, dict(point)))
+    return tuple(gaps)
+
+
+def _doubled(limit: Limit, samples: Sequence[Sample]) -> tuple[Finding, ...]:
+    points = [tuple(sorted((key, number(value)) for key, value in sample.at.items())) for sample in samples]
+    if len(set(points)) == len(points):
+        return ()
+    return (_absent(limit, "two samples were reported for one operating point"),)
+
+
+def _absent(limit: Limit, why: str, at: Mapping[str, Scalar] | None = None) -> Finding:
+    point = limit.at if at is None else at
+    text = f"{limit.name}{_at_text(point)} not measured: {why} (limit {bound_text(limit.bound, limit.unit)})"
+    return _finding(limit, point, observed=None, outcome=Outcome.NOT_MEASURED, text=text)
+
+
+def _present(limit: Limit, bound: AbsoluteBound, observed: Scalar, at: Mapping[str, Scalar]) -> Finding:
+    met = _meets(bound, observed)
+    unit = f" {limit.unit}" if limit.unit not in {"", "1"} else ""
+    wanted = bound_text(limit.bound, limit.unit)
+    if not isinstance(limit.bound, AbsoluteBound):
+        wanted += f" ({bound_text(bound, limit.unit)})"
+    text = f"{limit.name}{_at_text(at)} is {number(observed)}{unit}, {'meets' if met else 'expected'} {wanted}"
+    shown = (
+        float(observed) if isinstance(observed, int | float) and not isinstance(observed, bool) else number(observed)
+    )
+    return _finding(limit, at, observed=shown, outcome=Outcome.MET if met else Outcome.MISSED, text=text, bound=wanted)
+
+
+def _finding(
+    limit: Limit,
+    at: Mapping[str, Scalar],
+    *,
+    observed: str | float | None,
+    outcome: Outcome,
+    text: str,
+    bound: str | None = None,
+) -> Finding:
+    return Finding(
+        limit_id=limit.id,
+        metric=limit.name,
+        at=dict(at),
+        unit=limit.unit,
+        bound=bound or bound_text(limit.bound, limit.unit),
+        observed=observed,
+        outcome=outcome,
+        severity=limit.severity,
+        text=text,
+    )
+
+
+def _at_text(at: Mapping[str, Scalar]) -> str:
+    return f" at {', '.join(f'{key}={number(value)}' for key, value in sorted(at.items()))}" if at else ""

@@ -1,0 +1,289 @@
+"""From a user's options to a run in progress, and from its end to reports: profile, cluster, folder, signals.
+
+It must not know pytest or a terminal; every complaint is a `LaunchError` in plain words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from gpuproof import simulation
+from gpuproof.catalogue import ACCEPTANCE, CatalogueError, Check, load_checks
+from gpuproof.cluster.kube import connect
+from gpuproof.cluster.port import Cluster, ClusterError
+from gpuproof.decision import Decision, DecisionOutcome, exit_code
+from gpuproof.profile import Profile, load_profile
+from gpuproof.profile_error import ProfileError
+from gpuproof.record import Recorder, RecordError, read_record
+from gpuproof.report import ReportPaths, RunView, write_reports
+from gpuproof.report.terminal import print_summary
+from gpuproof.report.view import SubjectView
+from gpuproof.resume import earlier_verdicts
+from gpuproof.run import CLEANUP_WITHIN_S, Run, Setting, today
+from gpuproof.run_namespace import delete_namespace, leftovers
+
+RECORD = "record.jsonl"
+Listener = Callable[[Mapping[str, Any]], None]
+
+
+class LaunchError(Exception):
+    """Why no run can start: usage, profile, checks or cluster; exit code 2."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for."""
+
+    profile: Path
+    simulated: bool = False
+    context: str | None = None
+    kubeconfig: Path | None = None
+    in_cluster: bool = False
+    run_id: str = ""
+    out: Path = Path("reports")
+    image: str | None = None
+    resume: Path | None = None
+    topology: str = "small"
+    faults: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
+    folders: tuple[Path, ...] = (ACCEPTANCE,)
+    narrowed: str | None = None
+    listener: Listener | None = None
+    """Called with every line of the record as it is written."""
+
+
+class LinesBySubject:
+    """The record's lines in memory: what concerns the run, and what concerns each check on each subject."""
+
+    def __init__(self) -> None:
+        self._general: list[Mapping[str, Any]] = []
+        self._about: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+
+    def take(self, line: Mapping[str, Any]) -> None:
+        """Sort one line in."""
+        if "subject" in line and "check" in line:
+            self._about.setdefault((line["check"], line["subject"]), []).append(line)
+        elif line["event"] == "run_started":
+            self._general.append(line)
+
+    def about(self, check: str, subject: str) -> list[Mapping[str, Any]]:
+        """The lines of one check on one subject, with the run's own."""
+        return [*self._general, *self._about.get((check, subject), [])]
+
+
+@dataclass
+class Launched:
+    """A run, the cluster it talks to, and what has to be closed after it."""
+
+    run: Run
+    recorder: Recorder
+    cluster: Cluster
+    simulated: simulation.Simulation | None
+    directory: Path
+    lines: LinesBySubject
+    reports: ReportPaths | None = None
+    signal_name: str | None = None
+    _restore: Callable[[], None] = field(default=lambda: None)
+
+    def view(self) -> RunView:
+        """What the reports would show now."""
+        return RunView.from_record(read_record(self.directory / RECORD))
+
+    def look_up(self, check: str, subject: str) -> SubjectView | None:
+        """One subject as the reports would show it now, for pytest-html's rows, without reading the whole record."""
+        return RunView.from_record(self.lines.about(check, subject)).find(check, subject)
+
+    def finish(self, *, interrupted: bool) -> Decision:
+        """Close the run whatever happened to it, write the reports, stop the simulated cluster. Once only."""
+        if self.run.decision is not None:
+            return self.run.decision
+        try:
+            with _undisturbed():
+                decision = self.run.close((self.signal_name or "SIGINT") if interrupted else None)
+                self.recorder.close()
+                self.reports = write_reports(self.view(), self.directory)
+                return decision
+        finally:
+            self._restore()
+            release(self.cluster, self.simulated)
+
+
+def launch(options: Options) -> Launched:
+    """Load, connect, look, plan; raises `LaunchError` and leaves nothing behind then."""
+    checks, profile = read(options)
+    directory = (options.resume or options.out).resolve()
+    earlier = {}
+    if options.resume is not None:
+        earlier = _earlier(directory, profile)
+    elif (directory / RECORD).exists():
+        raise LaunchError(f"{directory} already holds a run; choose another --out, or continue it with --resume")
+    cluster, simulated = reach(options)
+    try:
+        recorder = Recorder(directory / RECORD)
+        lines = LinesBySubject()
+        recorder.listen(lines.take)
+        if options.listener is not None:
+            recorder.listen(options.listener)
+        setting = Setting(
+            run_id=options.run_id,
+            profile=profile,
+            checks=checks,
+            argv=options.argv,
+            simulated=simulated is not None,
+            narrowed=options.narrowed,
+            earlier=earlier,
+        )
+        run = Run(setting, cluster, recorder)
+        if options.resume is not None:
+            recorder.append("resumed", by=list(options.argv))
+        run.open()
+    except ClusterError as error:
+        release(cluster, simulated)
+        raise LaunchError(f"{cluster.name}: {error.message}") from error
+    except BaseException:
+        release(cluster, simulated)
+        raise
+    launched = Launched(run, recorder, cluster, simulated, directory, lines)
+    launched._restore = _interrupt_on_sigterm(launched)  # noqa: SLF001 - its own factory
+    return launched
+
+
+def read(options: Options) -> tuple[tuple[Check, ...], Profile]:
+    """The checks there are and the profile that judges them; raises `LaunchError`."""
+    try:
+        checks = load_checks(options.folders)
+        profile = load_profile(options.profile, known_checks=[check.name for check in checks], today=today())
+    except (CatalogueError, ProfileError) as error:
+        raise LaunchError(str(error)) from error
+    if options.image is not None:
+        profile = replace(profile, pod={**profile.pod, "image": options.image})
+    return checks, profile
+
+
+def reach(options: Options) -> tuple[Cluster, simulation.Simulation | None]:
+    """The cluster that was asked for, started first where it is the simulated one; raises `LaunchError`."""
+    targets = [options.simulated, options.context is not None or options.kubeconfig is not None, options.in_cluster]
+    if sum(targets) != 1:
+        raise LaunchError(
+            "name exactly one cluster: --cluster sim, --context NAME (with --kubeconfig FILE if it is not the default "
+            "one), or --in-cluster"
+        )
+    if not options.simulated:
+        if options.faults:
+            raise LaunchError("--sim-fault injects faults into the simulated cluster only; add --cluster sim")
+        return _connect(options.context, options.kubeconfig, options.in_cluster), None
+    try:
+        simulated = simulation.start(options.topology, options.faults)
+    except simulation.SimulationError as error:
+        raise LaunchError(str(error)) from error
+    try:
+        return _connect(None, simulated.kubeconfig, in_cluster=False), simulated
+    except BaseException:
+        simulated.stop()
+        raise
+
+
+def _connect(context: str | None, kubeconfig: Path | None, in_cluster: bool) -> Cluster:
+    try:
+        return connect(context=context, kubeconfig=kubeconfig, in_cluster=in_cluster)
+    except ClusterError as error:
+        raise LaunchError(error.message) from error
+
+
+def rewrite_reports(path: Path) -> int:
+    """Write the reports of a run's folder again from its record; the exit code of its decision."""
+    record = path if path.is_file() else path / RECORD
+    try:
+        view = RunView.from_record(read_record(record))
+        reports = write_reports(view, record.parent)
+    except (OSError, RecordError) as error:
+        raise LaunchError(f"no report from {record}: {error}") from error
+    print_summary(Console(), view, reports.html)
+    return exit_code(DecisionOutcome(view.decision.outcome))
+
+
+def clean_up(options: Options, run_id: str | None, delete: bool) -> int:
+    """List or delete the namespaces that runs left behind; 0 where none is left, 3 where one would not go."""
+    console = Console(soft_wrap=True)
+    cluster, simulated = reach(options)
+    try:
+        found = leftovers(cluster, run_id)
+        if not found:
+            console.print("nothing is left of any run")
+        elif not delete:
+            console.print(f"left of earlier runs: {', '.join(found)}\ndelete them with: gpuproof clean --yes")
+        done = [delete_namespace(cluster, name, CLEANUP_WITHIN_S) for name in found] if delete else []
+    except ClusterError as error:
+        raise LaunchError(f"{cluster.name}: {error.message}") from error
+    finally:
+        release(cluster, simulated)
+    for one in done:
+        console.print(f"{one.namespace}: {'deleted' if one.deleted else 'still there: ' + '; '.join(one.left)}")
+    return 0 if all(one.deleted for one in done) else 3
+
+
+def release(cluster: Cluster, simulated: simulation.Simulation | None) -> None:
+    """Close the connection, and the simulated cluster with everything in it."""
+    try:
+        cluster.close()
+    finally:
+        if simulated is not None:
+            simulated.stop()
+
+
+def _earlier(directory: Path, profile: Profile) -> Any:
+    try:
+        lines = read_record(directory / RECORD)
+    except FileNotFoundError as error:
+        raise LaunchError(f"--resume {directory}: there is no {RECORD} in it") from error
+    except RecordError as error:
+        raise LaunchError(str(error)) from error
+    try:
+        return earlier_verdicts(lines, profile.sha256)
+    except ValueError as error:
+        raise LaunchError(f"--resume {directory}: {error}") from error
+
+
+def new_run_id() -> str:
+    """A name for a run: the second it began (UTC) and four random digits; fit for a namespace."""
+    return datetime.now(UTC).strftime("%Y%m%d-%H%M%S-") + secrets.token_hex(2)
+
+
+def _interrupt_on_sigterm(launched: Launched) -> Callable[[], None]:
+    """SIGTERM ends a run as Ctrl-C does, and the report names which of the two it was."""
+
+    def interrupt(number: int, _frame: object) -> None:
+        launched.signal_name = signal.Signals(number).name
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    return lambda: _reset(previous)
+
+
+def _reset(previous: Any) -> None:
+    signal.signal(signal.SIGTERM, previous)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Tidying up is bounded in time; a second Ctrl-C must not leave the cluster with our pods on its GPUs."""
+
+    def explain(_number: int, _frame: object) -> None:
+        print("gpuproof: removing the run's namespace, this ends by itself (kill -9 leaves it behind)", file=sys.stderr)  # noqa: T201 - a signal handler has no other voice
+
+    previous = {number: signal.signal(number, explain) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,247 @@
+"""Owns limits, their bounds and their provenance, as values; must not know a file, a measurement or a verdict."""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gpuproof.expectation import Scalar
+
+CLUSTER_SUBJECT = "cluster"
+
+
+class Severity(StrEnum):
+    """What a missed limit does: `fail` decides, `warn` is shown, `record_only` is only written down."""
+
+    FAIL = "fail"
+    WARN = "warn"
+    RECORD_ONLY = "record_only"
+
+
+class Per(StrEnum):
+    """How often a limit wants its metric: once for the subject, or once for every GPU of it."""
+
+    SUBJECT = "subject"
+    """Once for whatever the check is asked about."""
+    NODE = "node"
+    """Once for a subject that is not the cluster as a whole."""
+    GPU = "gpu"
+    """Once for every GPU of a subject that is not the cluster as a whole."""
+    CLUSTER = "cluster"
+    """Once for the subject `cluster` and for no other."""
+
+
+class Reference(StrEnum):
+    """What a relative bound is a fraction of."""
+
+    RING_CEILING = "ring_ceiling"
+    FLEET_MEDIAN = "fleet_median"
+    BASELINE = "baseline"
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """Met by a finite number >= value."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """Met by a finite number <= value."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Equals:
+    """Met by exactly this number, text or truth value."""
+
+    value: Scalar
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Met by exactly one of these."""
+
+    values: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Met by exactly what `[cluster]` of the profile expects under this key."""
+
+    key: str
+
+
+@dataclass(frozen=True)
+class MinFraction:
+    """Met by a finite number >= fraction x reference."""
+
+    fraction: float
+    of: Reference
+
+
+@dataclass(frozen=True)
+class MaxFraction:
+    """Met by a finite number <= fraction x reference."""
+
+    fraction: float
+    of: Reference
+
+
+@dataclass(frozen=True)
+class Unbounded:
+    """Holds nothing; only a `record_only` limit may have it."""
+
+
+AbsoluteBound = AtLeast | AtMost | Equals | OneOf | Unbounded
+Bound = AbsoluteBound | Expected | MinFraction | MaxFraction
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The project or a site measured it: evidence file, day, number of runs, statistic, environment."""
+
+    evidence: str
+    date: dt.date
+    runs: int
+    statistic: str
+    environment: str
+    valid_until: dt.date | None = None
+    kind: str = field(default="measured", init=False)
+
+
+@dataclass(frozen=True)
+class Published:
+    """Someone published it: where, when it was read, the value there, and the fraction of it that the bound is."""
+
+    url: str
+    read_on: dt.date
+    value: Scalar
+    fraction: float | None = None
+    note: str = ""
+    valid_until: dt.date | None = None
+    kind: str = field(default="published", init=False)
+
+
+@dataclass(frozen=True)
+class Derived:
+    """It follows from a formula."""
+
+    formula: str
+    source: str = ""
+    read_on: dt.date | None = None
+    note: str = ""
+    valid_until: dt.date | None = None
+    kind: str = field(default="derived", init=False)
+
+
+@dataclass(frozen=True)
+class Contract:
+    """The buyer was promised it: document, clause, day of signature."""
+
+    document: str
+    clause: str
+    date: dt.date
+    valid_until: dt.date | None = None
+    kind: str = field(default="contract", init=False)
+
+
+@dataclass(frozen=True)
+class Provisional:
+    """Nobody has a basis for it yet: why, and the day by which a real number replaces it."""
+
+    reason: str
+    replace_by: dt.date
+    kind: str = field(default="provisional", init=False)
+
+
+Provenance = Measured | Published | Derived | Contract | Provisional
+
+
+@dataclass(frozen=True)
+class Limit:
+    """
+    One bound on one metric, or on one fact, at one operating point.
+
+    Exactly one of `metric` and `fact` is set. `unit` is compared with the sample's (facts carry none).
+    `at` must be contained in a sample's operating point. `source_file` and `key` say where it was read.
+    """
+
+    id: str
+    check: str
+    bound: Bound
+    severity: Severity
+    provenance: Provenance
+    metric: str | None = None
+    fact: str | None = None
+    unit: str = ""
+    at: Mapping[str, Scalar] = field(default_factory=dict)
+    per: Per = Per.SUBJECT
+    source_file: str = ""
+    key: str = ""
+
+    @property
+    def name(self) -> str:
+        """The metric or fact that is held."""
+        return self.metric or self.fact or ""
+
+    @property
+    def decisive(self) -> bool:
+        """Whether missing it fails the check."""
+        return self.severity is Severity.FAIL
+
+    def applies_to(self, subject: str) -> bool:
+        """Say whether the limit speaks about this subject."""
+        if self.per is Per.SUBJECT:
+            return True
+        return (self.per is Per.CLUSTER) == (subject == CLUSTER_SUBJECT)
+
+
+def limit_id(check: str, name: str, at: Mapping[str, Scalar], severity: Severity) -> str:
+    """Return the stable name of a limit, e.g. `cuda_runtime.gemm_max_relative_error{dtype=float32,n=512}`."""
+    point = ",".join(f"{key}={number(value)}" for key, value in sorted(at.items()))
+    suffix = "" if severity is Severity.FAIL else f":{severity}"
+    return f"{check}.{name}{{{point}}}{suffix}" if point else f"{check}.{name}{suffix}"
+
+
+def number(value: Scalar) -> str:
+    """Write a scalar for a person without rounding it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+    return str(value)
+
+
+def bound_text(bound: Bound, unit: str) -> str:
+    """Write a bound for a person, e.g. `>= 400 GB/s`."""
+    tail = f" {unit}" if unit and unit != "1" else ""
+    match bound:
+        case AtLeast(value):
+            return f">= {number(value)}{tail}"
+        case AtMost(value):
+            return f"<= {number(value)}{tail}"
+        case Equals(value):
+            return f"= {number(value)}{tail}"
+        case OneOf(values):
+            return f"one of {', '.join(number(value) for value in values)}{tail}"
+        case Expected(key):
+            return f"= {key} of [cluster]"
+        case MinFraction(fraction, of):
+            return f">= {number(fraction)} x {of}"
+        case MaxFraction(fraction, of):
+            return f"<= {number(fraction)} x {of}"
+        case Unbounded():
+            return "recorded, not judged"
+
+
+def provenance_block(provenance: Provenance, today: dt.date) -> str | None:
+    """Return why a number with this provenance cannot carry an ACCEPTED on this day; None if it can."""
+    if isinstance(provenance, Provisional):
+        passed = ", which has passed" if today > provenance.replace_by else ""
+        return f"provisional ({provenance.reason}), to be replaced by {provenance.replace_by}{passed}"
+    if provenance.valid_until is not None and today > provenance.valid_until:
+        return f"out of date: {provenance.kind} number valid until {provenance.valid_until}"
+    return None

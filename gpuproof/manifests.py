@@ -1,0 +1,210 @@
+"""Renders the Kubernetes objects of a run from manifests/: values go in as JSON, the profile's pod patch comes last.
+
+The only importer of jinja2. It must not know a cluster, a verdict or a limit.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import yaml
+
+from gpuproof.podpatch import patch_template
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+RUN_LABEL = "gpuproof.dev/run"
+CHECK_LABEL = "gpuproof.dev/check"
+SWEEP_LABEL = "gpuproof.dev/sweep"
+JOB_LABEL = "gpuproof.dev/job"
+MEASURE = "measure"
+TTL_AFTER_FINISHED_S = 300
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The safe loader; the one in C where it was built, for a sweep may name hundreds of nodes."""
+
+_START = "import runpy, sys; sys.path.insert(0, '/gpuproof'); runpy.run_module('{module}', run_name='__main__')"
+_ROOT = Path(__file__).resolve().parent.parent
+_TEMPLATES = _ROOT / "manifests"
+_WORKLOADS = _ROOT / "workloads"
+
+
+class ManifestError(ValueError):
+    """A manifest that cannot be rendered; the message says which value is wrong and what would be right."""
+
+
+@dataclass(frozen=True)
+class PodSettings:
+    """What the profile's `[pod]` says about every workload pod.
+
+    `patch` is a strategic-merge patch over the pod's spec, or over the whole template when it has `spec` or `metadata`.
+    """
+
+    image: str
+    python: str = "python3"
+    env: Mapping[str, str] = field(default_factory=dict)
+    patch: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_mapping(cls, pod: Mapping[str, Any]) -> PodSettings:
+        """From `[pod]`: the keys image, python, env and patch; each other key belongs to the patch (shorthand)."""
+        if not isinstance(pod.get("image"), str):
+            raise ManifestError('[pod] image: expected a reference such as "registry.example/team/train@sha256:…"')
+        patch = dict(pod.get("patch") or {})
+        patch.update({key: value for key, value in pod.items() if key not in ("image", "python", "env", "patch")})
+        env = {str(key): str(value) for key, value in (pod.get("env") or {}).items()}
+        return cls(pod["image"], str(pod.get("python", "python3")), env, patch)
+
+
+@dataclass(frozen=True)
+class SweepJob:
+    """One Indexed Job of a sweep: `pods` pods on as many nodes of the pool.
+
+    `only` or `exclude` are values of `kubernetes.io/hostname`; give the shorter one, the other empty.
+    """
+
+    name: str
+    sweep: str
+    check: str
+    workload: str
+    pods: int
+    gpus: int
+    world_size: int
+    active_deadline_s: int
+    params: Mapping[str, Any] = field(default_factory=dict)
+    only: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Renderer:
+    """Renders for one run in one namespace; `pool` is the label selector of the profile's scope."""
+
+    run_id: str
+    namespace: str
+    pool: Mapping[str, str]
+    gpu_resource: str
+    pod: PodSettings
+
+    def namespace_object(self) -> dict[str, Any]:
+        """The run's namespace."""
+        return _render("namespace.yaml.j2", namespace=self.namespace, labels=self._labels())
+
+    def sources(self, workload: str) -> dict[str, Any]:
+        """The ConfigMap with the workload's program and every module of `workloads` that it imports."""
+        files = source_files(workload)
+        return _render("sources.yaml.j2", name=sources_name(workload), labels=self._labels(), files=files)
+
+    def sweep(self, job: SweepJob) -> dict[str, Any]:
+        """The Indexed Job, with the profile's patch merged into its pod template."""
+        if job.only and job.exclude:
+            raise ManifestError(f"job {job.name}: only and exclude are alternatives, got both")
+        labels = {**self._labels(), CHECK_LABEL: job.check, SWEEP_LABEL: job.sweep, JOB_LABEL: job.name}
+        rendered = _render(
+            "sweep.yaml.j2",
+            name=job.name,
+            labels=labels,
+            run_id=self.run_id,
+            check=job.check,
+            pods=job.pods,
+            active_deadline_s=job.active_deadline_s,
+            ttl_s=TTL_AFTER_FINISHED_S,
+            pool=dict(self.pool),
+            node_names=list(job.only or job.exclude),
+            node_operator="In" if job.only else "NotIn",
+            gpu_resource=self.gpu_resource,
+            gpus=job.gpus,
+            gpu_limits={self.gpu_resource: str(job.gpus)},
+            image=self.pod.image,
+            python=self.pod.python,
+            start=escape(_START.format(module=f"workloads.{job.workload}")),
+            world_size=job.world_size,
+            params=escape(json.dumps(dict(job.params), sort_keys=True, separators=(",", ":"))),
+            sources=sources_name(job.workload),
+        )
+        template = rendered["spec"]["template"]
+        env = [{"name": key, "value": escape(value)} for key, value in sorted(self.pod.env.items())]
+        if env:
+            template = patch_template(template, {"containers": [{"name": MEASURE, "env": env}]})
+        rendered["spec"]["template"] = patch_template(template, self.pod.patch)
+        return rendered
+
+    def _labels(self) -> dict[str, str]:
+        return {MANAGED_BY: "gpuproof", RUN_LABEL: self.run_id}
+
+
+def sources_name(workload: str) -> str:
+    """The ConfigMap's name for a workload."""
+    return "sources-" + workload.replace("_", "-")
+
+
+def escape(value: str) -> str:
+    """An env value that arrives as it is: Kubernetes expands $(NAME) and turns $$ into $."""
+    return value.replace("$", "$$")
+
+
+def source_files(workload: str, directory: Path = _WORKLOADS) -> dict[str, str]:
+    """File name to text: the workload, the package's `__init__` and what they import from `workloads`, sorted."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", workload) or not (directory / f"{workload}.py").is_file():
+        raise ManifestError(f"no workload {workload!r} in {directory}: expected a file {workload}.py")
+    found: dict[str, str] = {}
+    wanted = ["__init__", workload]
+    while wanted:
+        name = f"{wanted.pop()}.py"
+        if name in found or not (directory / name).is_file():
+            continue
+        found[name] = (directory / name).read_text(encoding="utf-8")
+        wanted += _imported_modules(found[name])
+    return dict(sorted(found.items()))
+
+
+def shorter_selection(pool: Collection[str], wanted: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(only, exclude) that select `wanted` out of `pool`: whichever names fewer nodes; both empty means all of it."""
+    exclude = tuple(sorted(set(pool) - set(wanted)))
+    return ((), exclude) if len(exclude) < len(wanted) else (tuple(sorted(wanted)), ())
+
+
+def _imported_modules(text: str) -> list[str]:
+    names: list[str] = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.module == "workloads":
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("workloads."):
+            names.append((node.module or "").split(".")[1])
+        elif isinstance(node, ast.Import):
+            names += [alias.name.split(".")[1] for alias in node.names if alias.name.startswith("workloads.")]
+    return names
+
+
+def _render(template: str, **values: Any) -> dict[str, Any]:
+    # Not HTML: the output is YAML, and every value passes through tojson, which quotes it.
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES), undefined=jinja2.StrictUndefined, autoescape=False
+    )
+    environment.policies["json.dumps_function"] = _json_for_yaml
+    try:
+        rendered = yaml.load(environment.get_template(template).render(values), Loader=_LOADER)
+    except (jinja2.TemplateError, yaml.YAMLError, TypeError) as error:
+        raise ManifestError(f"manifests/{template}: {error}") from error
+    if not isinstance(rendered, dict):
+        raise ManifestError(f"manifests/{template}: rendered to {type(rendered).__name__}, expected an object")
+    return rendered
+
+
+def _json_for_yaml(value: Any, **options: Any) -> str:
+    """JSON that YAML reads the same: JSON writes characters beyond 16 bits as two escapes, YAML wants one."""
+
+    def joined(found: re.Match[str]) -> str:
+        text = found.group()
+        if text == "\\\\":
+            return text
+        character: str = json.loads(f'"{text}"')
+        return f"\\U{ord(character):08x}"
+
+    return re.sub(r"\\\\|\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}", joined, json.dumps(value, **options))

@@ -1,0 +1,161 @@
+"""What `gpuproof plan` and `gpuproof explain` print: questions, subjects, limits, cost, manifests. Runs nothing.
+
+It asks the cluster for its nodes and nothing else, and must not know pytest.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gpuproof.catalogue import CatalogueError, Check, load_checks
+from gpuproof.cluster.port import NODES, ClusterError
+from gpuproof.describe import bound
+from gpuproof.expectation import State
+from gpuproof.inventory import read_inventory
+from gpuproof.launch import LaunchError, Options, reach, read, release
+from gpuproof.limits import Limit
+from gpuproof.manifests import Renderer, SweepJob
+from gpuproof.plan import Plan, judge_coverage, make_plan, scope_labels
+from gpuproof.profile import Profile
+from gpuproof.run import Setting, renderer, today
+
+SECONDS_A_MINUTE = 60
+
+
+def print_plan(options: Options, render: bool) -> int:
+    """Print what a run would do; with `render`, every manifest it would create, as YAML on standard output."""
+    checks, profile = read(options)
+    cluster, simulated = reach(options)
+    try:
+        listing = cluster.list_objects(NODES)
+    except ClusterError as error:
+        raise LaunchError(f"{cluster.name}: {error.message}") from error
+    finally:
+        release(cluster, simulated)
+    nodes = read_inventory(listing.items, gpu_resource=profile.cluster.gpu_resource).in_pool(scope_labels(profile))
+    plan = make_plan(checks, profile, [node.name for node in nodes])
+    if render:
+        _print_manifests(checks, profile, plan)
+        return 0
+    console = Console()
+    console.print(Text(f"profile {profile.name} on {cluster.name}", style="bold"))
+    console.print(f"scope: {judge_coverage(plan, profile, {}, today=today()).text}")
+    absent = [node.name for node in plan.nodes if node.missing]
+    if absent:
+        console.print(f"missing: {len(absent)} of {plan.expected_nodes} expected nodes are not in the cluster")
+    console.print(_cost_table(checks, profile, plan))
+    for check in checks:
+        if profile.checks[check.name].state is not State.NOT_APPLICABLE:
+            console.print(_limit_table(check, profile))
+    for why in profile.blocking_provenance(today()):
+        console.print(Text(f"cannot be ACCEPTED: {why}", style="yellow"))
+    return 0
+
+
+def print_checks() -> int:
+    """One line a check: its name and its question."""
+    for check in _checks():
+        sys.stdout.write(f"{check.name:<24} {check.question}\n")
+    return 0
+
+
+def print_check(name: str, profile_path: Path | None) -> int:
+    """One check: question, reasons, prerequisites, programs, and the limits of a profile where one is given."""
+    checks = _checks()
+    check = next((check for check in checks if check.name == name), None)
+    if check is None:
+        raise LaunchError(f"there is no check {name!r}; there are {', '.join(check.name for check in checks)}")
+    console = Console()
+    console.print(Text(check.name, style="bold"))
+    console.print(check.question)
+    for case in check.cases:
+        console.print(Text(f"\n{case.doc}"))
+    console.print(f"\nneeds first: {', '.join(check.requires) or 'nothing'}")
+    console.print(f"runs in pods: {', '.join(f'workloads/{program}.py' for program in check.workloads) or 'nothing'}")
+    console.print(Text(f"source: {check.file}"))
+    if profile_path is not None:
+        _, profile = read(Options(profile=profile_path))
+        state = profile.checks[name]
+        console.print(f"\nin {profile.name}: {state.state}{f' ({state.reason})' if state.reason else ''}")
+        console.print(_limit_table(check, profile))
+    return 0
+
+
+def _checks() -> tuple[Check, ...]:
+    try:
+        return load_checks()
+    except CatalogueError as error:
+        raise LaunchError(str(error)) from error
+
+
+def _cost_table(checks: Sequence[Check], profile: Profile, plan: Plan) -> Table:
+    table = Table("check", "state", "subjects", "pods", "GPU-minutes at most", "question", title="what would run")
+    longest_s = profile.deadlines.starting_s + profile.deadlines.running_s
+    for check in checks:
+        subjects = sum(subject.check == check.name for subject in plan.subjects)
+        runs = profile.checks[check.name].state is not State.NOT_APPLICABLE
+        pods = len(check.workloads) * sum(not node.missing for node in plan.nodes) if runs else 0
+        minutes = pods * profile.cluster.gpus_per_node * longest_s / SECONDS_A_MINUTE
+        state = str(profile.checks[check.name].state)
+        table.add_row(check.name, state, str(subjects), str(pods), f"{minutes:.0f}", check.question)
+    return table
+
+
+def _limit_table(check: Check, profile: Profile) -> Table:
+    table = Table("what", "at", "must be", "severity", "provenance", title=check.name)
+    for limit in profile.limits_for(check.name):
+        # As Text: what a profile says may hold square brackets, which rich would take for markup.
+        cells = (limit.name, _point(limit), bound(limit, profile.cluster), str(limit.severity), _source(limit))
+        table.add_row(*(Text(cell) for cell in cells))
+    return table
+
+
+def _point(limit: Limit) -> str:
+    return " ".join([*(f"{key}={value}" for key, value in limit.at.items()), f"per {limit.per}"])
+
+
+def _source(limit: Limit) -> str:
+    provenance = limit.provenance
+    words = [provenance.kind]
+    for name in ("url", "formula", "source", "document", "clause", "evidence", "reason", "replace_by"):
+        value = getattr(provenance, name, None)
+        if value:
+            words.append(str(value))
+    return ", ".join(words)
+
+
+def _print_manifests(checks: Sequence[Check], profile: Profile, plan: Plan) -> None:
+    """YAML documents in the order of their creation; the run id is a placeholder."""
+    setting = Setting("run-id", profile, tuple(checks), (), simulated=False)
+    made = renderer(setting)
+    documents = [made.namespace_object()]
+    for check in checks:
+        if profile.checks[check.name].state is State.NOT_APPLICABLE:
+            continue
+        for workload in check.workloads:
+            documents += [made.sources(workload), _sweep(made, check, workload, profile, plan)]
+    yaml.safe_dump_all(documents, sys.stdout, sort_keys=False, width=120)
+
+
+def _sweep(made: Renderer, check: Check, workload: str, profile: Profile, plan: Plan) -> dict[str, object]:
+    limits = profile.deadlines
+    return made.sweep(
+        SweepJob(
+            name=f"{check.name.replace('_', '-')}-1",
+            sweep=f"{check.name}-1",
+            check=check.name,
+            workload=workload,
+            pods=sum(not node.missing for node in plan.nodes),
+            gpus=profile.cluster.gpus_per_node,
+            world_size=1,
+            active_deadline_s=int(limits.scheduling_s + limits.pulling_s + limits.starting_s + limits.running_s),
+            params={**profile.workloads.get(check.name, {}), "device": profile.cluster.device},
+        )
+    )

@@ -1,0 +1,276 @@
+"""Owns laying a site's profile over the ones it extends, and refusing what is incomplete; must not read a file."""
+
+import datetime as dt
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gpuproof.expectation import (
+    CheckState,
+    ClusterExpectation,
+    Cover,
+    CoverAll,
+    CoverCanary,
+    CoverShare,
+    Deadlines,
+    Rdma,
+    Scalar,
+    Scope,
+    State,
+    Waiver,
+)
+from gpuproof.limits import Limit, Severity
+from gpuproof.profile_error import Loc, ProfileError, Source, describe, nearest
+from gpuproof.profile_limits import LimitKey, limit_key, read_limit
+from gpuproof.profile_model import CanaryTable, ClusterTable, ProfileFile, ShareTable
+
+MAX_WAIVER_DAYS = 366
+"""An exception that lasts longer is a change of the profile and belongs there."""
+
+Parameter = Scalar | list[Scalar]
+Chain = Sequence[tuple[Source, ProfileFile]]
+"""A profile and all it extends, the base first."""
+
+
+def _absent(top: Source, loc: Loc, what: str) -> ProfileError:
+    table = str(loc[0])
+    return top.error(
+        loc, expected=what, actual="it is absent, and there is no default", next_step=f"add {loc[-1]} = … to [{table}]"
+    )
+
+
+def refuse_unknown_checks(source: Source, file: ProfileFile, known: Collection[str]) -> None:
+    """Refuse a check that does not exist, wherever the file names it."""
+    named: list[tuple[Loc, str]] = [(("checks", check), check) for check in file.checks]
+    named += [(("limit", index, "check"), limit.check) for index, limit in enumerate(file.limit)]
+    named += [(("waiver", index, "check"), waiver.check) for index, waiver in enumerate(file.waiver)]
+    named += [(("workload", check), check) for check in file.workload]
+    for loc, check in named:
+        if check not in known:
+            raise source.error(
+                loc,
+                expected=f"a check that exists: {', '.join(sorted(known))}",
+                actual=f"the unknown check {check}{nearest(check, known)}",
+                next_step="correct the spelling or delete it",
+            )
+
+
+def merge_cluster(chain: Chain, top: Source) -> ClusterExpectation:
+    """Return what was bought; a later file overrides single keys."""
+    values: dict[str, Any] = {}
+    extra: dict[str, Scalar] = {}
+    for source, file in chain:
+        values |= {key: getattr(file.cluster, key) for key in file.cluster.model_fields_set}
+        extra |= file.cluster.extra
+        clash = sorted(set(file.cluster.extra) & set(ClusterTable.model_fields))
+        if clash:
+            raise source.error(
+                ("cluster", "extra", clash[0]),
+                expected="a key that [cluster] does not have itself",
+                actual=clash[0],
+                next_step="move it to [cluster]",
+            )
+    for key in ("gpu_product", "gpus_per_node", "nodes", "gpu_resource", "device"):
+        if values.get(key) is None:
+            raise _absent(top, ("cluster", key), "what was bought, as the cluster under test cannot say it")
+    rdma = values.get("rdma")
+    values["rdma"] = None if rdma is None else Rdma(**rdma.model_dump())
+    return ClusterExpectation(**(values | {"extra": extra}))
+
+
+def merge_checks(chain: Chain, top: Source, known: Collection[str]) -> tuple[dict[str, CheckState], dict[str, int]]:
+    """Return the state of every check, and the position in the chain of the file that decided it."""
+    states: dict[str, CheckState] = {}
+    origins: dict[str, int] = {}
+    for position, (source, file) in enumerate(chain):
+        for check, table in file.checks.items():
+            if table.state != "required" and not table.reason.strip():
+                raise source.error(
+                    ("checks", check),
+                    expected=f"a reason for {table.state}",
+                    actual="none",
+                    next_step=f'write {check} = {{ state = "{table.state}", reason = "…" }}',
+                )
+            states[check] = CheckState(State(table.state), table.reason)
+            origins[check] = position
+    for check in sorted(known):
+        if check not in states:
+            raise top.error(
+                ("checks", check),
+                expected="every check that exists to be named in [checks]",
+                actual=f"{check} is absent",
+                next_step=f'add {check} = "required", or a state "recorded" or "not-applicable" with a reason',
+            )
+    if not any(state.state is State.REQUIRED for state in states.values()):
+        raise top.error(
+            ("checks",),
+            expected="at least one required check",
+            actual="none",
+            next_step="a profile that requires nothing cannot accept anything: make a check required",
+        )
+    return states, origins
+
+
+def merge_limits(
+    chain: Chain, cluster: ClusterExpectation, checks: Mapping[str, CheckState], origins: Mapping[str, int]
+) -> tuple[Limit, ...]:
+    """Return the limits of all checks that apply; a later file replaces by check, metric or fact, and at."""
+    kept: dict[LimitKey, list[Limit]] = {}
+    for position, (source, file) in enumerate(chain):
+        read: dict[LimitKey, list[Limit]] = {}
+        for index, table in enumerate(file.limit):
+            state = checks[table.check].state
+            if state is State.NOT_APPLICABLE:
+                if position >= origins[table.check]:
+                    raise source.error(
+                        ("limit", index, "check"),
+                        expected="a limit of a check that is judged",
+                        actual=f"{table.check} is not-applicable",
+                        next_step="delete the limit, or make the check required",
+                    )
+                continue
+            limit = read_limit(table, source, index, cluster)
+            if state is State.RECORDED:
+                limit = replace(limit, severity=Severity.RECORD_ONLY)
+            read.setdefault(limit_key(table), []).append(limit)
+        kept |= read
+    return tuple(limit for limits in kept.values() for limit in limits)
+
+
+def refuse_undecided_checks(top: Source, checks: Mapping[str, CheckState], limits: Sequence[Limit]) -> None:
+    """Refuse a required check that no limit decides, and a recorded one that nothing describes."""
+    for check, state in checks.items():
+        mine = [limit for limit in limits if limit.check == check]
+        if state.state is State.REQUIRED and not any(limit.decisive for limit in mine):
+            raise top.error(
+                ("checks", check),
+                expected='at least one limit with severity = "fail", as the check is required',
+                actual=f"{len(mine)} limits, none of which decides",
+                next_step="add a [[limit]] for it, or make the check recorded with a reason",
+            )
+        if state.state is State.RECORDED and not mine:
+            raise top.error(
+                ("checks", check),
+                expected="at least one limit that names what is recorded",
+                actual="none",
+                next_step='add a [[limit]] with metric, unit and severity = "record_only"',
+            )
+
+
+def refuse_unheld_extras(chain: Chain, cluster: ClusterExpectation, limits: Sequence[Limit]) -> None:
+    """Refuse an expectation in `[cluster.extra]` that no limit holds."""
+    held = {getattr(limit.bound, "key", None) for limit in limits}
+    for key in cluster.extra:
+        if key not in held:
+            source = next(source for source, file in reversed(chain) if key in file.cluster.extra)
+            raise source.error(
+                ("cluster", "extra", key),
+                expected="an expectation that a limit holds",
+                actual=f'no limit says expected = "{key}"',
+                next_step="add that limit, or delete the key: an expectation nobody holds protects nobody",
+            )
+
+
+def merge_scope(chain: Chain, top: Source) -> Scope:
+    """Return what an ACCEPTED speaks for."""
+    pool = next((file.scope.pool for _, file in reversed(chain) if file.scope.pool is not None), None)
+    cover = next((file.scope.cover for _, file in reversed(chain) if file.scope.cover is not None), None)
+    if pool is None:
+        raise _absent(top, ("scope", "pool"), "the labels of the nodes that are judged")
+    if cover is None:
+        raise _absent(top, ("scope", "cover"), 'how much of the pool an ACCEPTED speaks for, e.g. "all"')
+    return Scope(dict(pool), _cover(cover))
+
+
+def _cover(cover: str | ShareTable | CanaryTable) -> Cover:
+    match cover:
+        case ShareTable():
+            return CoverShare(cover.at_least, cover.within_days)
+        case CanaryTable():
+            return CoverCanary(dict(cover.canary), cover.nodes)
+        case _:
+            return CoverAll()
+
+
+def merge_pod(chain: Chain, top: Source) -> Mapping[str, Any]:
+    """Return the patch over every workload pod; a later file overrides single keys."""
+    pod: dict[str, Any] = {}
+    for _, file in chain:
+        pod |= {key: getattr(file.pod, key) for key in file.pod.model_fields_set}
+    if not pod.get("image"):
+        raise _absent(top, ("pod", "image"), "the image that every workload runs in")
+    return pod
+
+
+def merge_waivers(chain: Chain, checks: Mapping[str, CheckState], today: dt.date) -> tuple[Waiver, ...]:
+    """Return the waivers of all files, expired ones included: the decision says that they expired."""
+    found: dict[tuple[str, str], Waiver] = {}
+    for source, file in chain:
+        for index, table in enumerate(file.waiver):
+            waiver = Waiver(**table.model_dump())
+            _refuse_waiver(source, index, waiver, checks, today)
+            if (waiver.check, waiver.subject) in found:
+                raise source.error(
+                    ("waiver", index),
+                    expected="one waiver for each check and subject",
+                    actual=f"a second one for {waiver.check} on {waiver.subject}",
+                    next_step="delete one of the two",
+                )
+            found[waiver.check, waiver.subject] = waiver
+    return tuple(found.values())
+
+
+def _refuse_waiver(
+    source: Source, index: int, waiver: Waiver, checks: Mapping[str, CheckState], today: dt.date
+) -> None:
+    if waiver.subject in {"*", "all", "any"}:
+        raise source.error(
+            ("waiver", index, "subject"),
+            expected="one subject by its name",
+            actual=describe(waiver.subject),
+            next_step="name the node; to drop a whole check, say so in [checks] with a reason",
+        )
+    if checks[waiver.check].state is not State.REQUIRED:
+        raise source.error(
+            ("waiver", index, "check"),
+            expected="a required check, as no other decides",
+            actual=f"{waiver.check} is {checks[waiver.check].state}",
+            next_step="delete the waiver",
+        )
+    if (waiver.expires - today).days > MAX_WAIVER_DAYS:
+        raise source.error(
+            ("waiver", index, "expires"),
+            expected=f"a day within {MAX_WAIVER_DAYS} days of {today}",
+            actual=describe(waiver.expires),
+            next_step="a lasting exception belongs into the limit or into [checks], with its reason",
+        )
+
+
+def merge_workloads(chain: Chain, checks: Mapping[str, CheckState]) -> Mapping[str, Mapping[str, Parameter]]:
+    """Return the workload parameters by check; a later file overrides single parameters."""
+    merged: dict[str, dict[str, Parameter]] = {}
+    for _, file in chain:
+        for check, parameters in file.workload.items():
+            if checks[check].state is not State.NOT_APPLICABLE:
+                merged.setdefault(check, {}).update(parameters)
+    return merged
+
+
+def merge_deadlines(chain: Chain, top: Source) -> Deadlines:
+    """Return the deadlines; a later file overrides single ones."""
+    values: dict[str, float] = {}
+    for _, file in chain:
+        values |= {key: getattr(file.deadlines, key) for key in file.deadlines.model_fields_set}
+    for key in ("scheduling_s", "pulling_s", "starting_s", "running_s", "run_s"):
+        if values.get(key) is None:
+            raise _absent(top, ("deadlines", key), "seconds, as no deadline has a default")
+    deadlines = Deadlines(**values)
+    longest = deadlines.scheduling_s + deadlines.pulling_s + deadlines.starting_s + deadlines.running_s
+    if deadlines.run_s < longest:
+        raise top.error(
+            ("deadlines", "run_s"),
+            expected=f"at least the {longest:g} s that one pod may take (scheduling + pulling + starting + running)",
+            actual=describe(deadlines.run_s),
+            next_step="raise run_s or lower the others",
+        )
+    return deadlines

@@ -1,0 +1,251 @@
+"""Owns the shape of a profile file as written in TOML; must not know which values make sense together."""
+
+import datetime as dt
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, PlainValidator, StringConstraints, Tag
+from pydantic.functional_validators import BeforeValidator
+
+from gpuproof.expectation import Scalar
+
+Word = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
+
+
+def _scalar(value: Any) -> Scalar:
+    if isinstance(value, str | int | float):
+        return value
+    message = "a text, a number or a truth value"
+    raise ValueError(message)
+
+
+def _parameter(value: Any) -> Any:
+    return [_scalar(item) for item in value] if isinstance(value, list) else _scalar(value)
+
+
+OneScalar = Annotated[Scalar, PlainValidator(_scalar)]
+Parameter = Annotated[Scalar | list[Scalar], PlainValidator(_parameter)]
+
+
+class Table(BaseModel):
+    """A TOML table: strict types, no unknown keys, no NaN or infinity."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class RdmaTable(Table):
+    """`cluster.rdma`."""
+
+    resource: Word
+    per_node: Count
+    rate_gbps: Positive
+    link_layer: Literal["InfiniBand", "Ethernet", "Unspecified"]
+
+
+class ClusterTable(Table):
+    """`[cluster]`: what was bought."""
+
+    gpu_product: Word | None = None
+    gpus_per_node: Count | None = None
+    nodes: Count | None = None
+    gpu_resource: Word | None = None
+    gpu_driver: Word | None = None
+    gpu_memory_mib: Count | None = None
+    device: Literal["cuda", "cpu"] | None = None
+    rdma: RdmaTable | None = None
+    extra: dict[str, OneScalar] = {}
+
+
+class ShareTable(Table):
+    """`scope.cover` of a nightly run on a busy cluster."""
+
+    at_least: Annotated[float, Field(gt=0, le=1)]
+    within_days: Count
+
+
+class CanaryTable(Table):
+    """`scope.cover` of a canary gate."""
+
+    canary: Annotated[dict[str, str], Field(min_length=1)]
+    nodes: Count
+
+
+def _cover_kind(value: Any) -> str:
+    if isinstance(value, dict):
+        return "canary" if "canary" in value else "share"
+    return "all"
+
+
+CoverTable = Annotated[
+    Annotated[Literal["all"], Tag("all")] | Annotated[ShareTable, Tag("share")] | Annotated[CanaryTable, Tag("canary")],
+    Discriminator(_cover_kind),
+]
+
+
+class ScopeTable(Table):
+    """`[scope]`: what an ACCEPTED speaks for."""
+
+    pool: Annotated[dict[str, str], Field(min_length=1)] | None = None
+    cover: CoverTable | None = None
+
+
+class PodTable(Table):
+    """`[pod]`: shorthands and a raw strategic-merge patch over every workload pod."""
+
+    image: Word | None = None
+    python: Word | None = None
+    env: dict[str, str] = {}
+    patch: dict[str, Any] = {}
+
+
+def _check_table(value: Any) -> Any:
+    return {"state": value} if isinstance(value, str) else value
+
+
+class CheckTable(Table):
+    """A state in `[checks]`; only `required` goes without a reason."""
+
+    state: Literal["required", "recorded", "not-applicable"]
+    reason: str = ""
+
+
+class MeasuredTable(Table):
+    """A number that the project or a site measured."""
+
+    kind: Literal["measured"]
+    evidence: Word
+    date: dt.date
+    runs: Count
+    statistic: Word
+    environment: Word
+    valid_until: dt.date | None = None
+
+
+class PublishedTable(Table):
+    """A number that someone published."""
+
+    kind: Literal["published"]
+    url: Annotated[str, StringConstraints(pattern=r"^https?://[^/\s]+/\S+")]
+    read_on: dt.date
+    value: OneScalar
+    fraction: Positive | None = None
+    note: str = ""
+    valid_until: dt.date | None = None
+
+
+class DerivedTable(Table):
+    """A number that follows from a formula."""
+
+    kind: Literal["derived"]
+    formula: Word
+    source: str = ""
+    read_on: dt.date | None = None
+    note: str = ""
+    valid_until: dt.date | None = None
+
+
+class ContractTable(Table):
+    """A number that the buyer was promised."""
+
+    kind: Literal["contract"]
+    document: Word
+    clause: Word
+    date: dt.date
+    valid_until: dt.date | None = None
+
+
+class ProvisionalTable(Table):
+    """A number without a basis yet."""
+
+    kind: Literal["provisional"]
+    reason: Word
+    replace_by: dt.date
+
+
+ProvenanceTable = Annotated[
+    MeasuredTable | PublishedTable | DerivedTable | ContractTable | ProvisionalTable, Field(discriminator="kind")
+]
+
+
+class LimitTable(Table):
+    """One `[[limit]]`."""
+
+    check: Word
+    metric: Word | None = None
+    fact: Word | None = None
+    unit: Word | None = None
+    at: dict[str, OneScalar] = {}
+    per: Literal["subject", "node", "gpu", "cluster"] = "subject"
+    min: float | None = None
+    max: float | None = None
+    equals: OneScalar | None = None
+    one_of: list[OneScalar] | None = None
+    expected: Word | None = None
+    min_fraction: float | None = None
+    max_fraction: float | None = None
+    of: Literal["ring_ceiling", "fleet_median", "baseline"] | None = None
+    severity: Literal["fail", "warn", "record_only"]
+    provenance: ProvenanceTable
+
+
+class WaiverTable(Table):
+    """One `[[waiver]]`."""
+
+    check: Word
+    subject: Word
+    owner: Word
+    reason: Word
+    expires: dt.date
+
+
+class DeadlinesTable(Table):
+    """`[deadlines]`, in seconds."""
+
+    scheduling_s: Positive | None = None
+    pulling_s: Positive | None = None
+    starting_s: Positive | None = None
+    running_s: Positive | None = None
+    run_s: Positive | None = None
+
+
+class ProfileFile(Table):
+    """A whole profile file; what a site file leaves out comes from the file it extends."""
+
+    schema_: Annotated[Literal[1], Field(alias="schema")]
+    profile: Word
+    extends: Word | None = None
+    cluster: ClusterTable = ClusterTable()
+    scope: ScopeTable = ScopeTable()
+    pod: PodTable = PodTable()
+    checks: dict[str, Annotated[CheckTable, BeforeValidator(_check_table)]] = {}
+    limit: list[LimitTable] = []
+    waiver: list[WaiverTable] = []
+    workload: dict[str, dict[str, Parameter]] = {}
+    deadlines: DeadlinesTable = DeadlinesTable()
+
+
+TABLES: dict[str, type[Table]] = {
+    "": ProfileFile,
+    "cluster": ClusterTable,
+    "cluster.rdma": RdmaTable,
+    "scope": ScopeTable,
+    "scope.cover.share": ShareTable,
+    "scope.cover.canary": CanaryTable,
+    "pod": PodTable,
+    "checks.*": CheckTable,
+    "limit": LimitTable,
+    "limit.provenance.measured": MeasuredTable,
+    "limit.provenance.published": PublishedTable,
+    "limit.provenance.derived": DerivedTable,
+    "limit.provenance.contract": ContractTable,
+    "limit.provenance.provisional": ProvisionalTable,
+    "waiver": WaiverTable,
+    "deadlines": DeadlinesTable,
+}
+"""Every table by its path without array positions, to name the known keys where one is misspelt."""
+
+
+def known_keys(table: str) -> list[str]:
+    """Return the keys that a table may have, as written in TOML."""
+    return [field.alias or name for name, field in TABLES[table].model_fields.items()]

@@ -1,0 +1,85 @@
+"""Owns report.html: one self-contained page without scripts or outside assets; must not compute what it shows."""
+
+import json
+from base64 import b64encode
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from gpuproof.report import fleet, layout, wording, words
+from gpuproof.report.view import RunView
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def render_html(view: RunView) -> str:
+    """Return the whole page as text.
+
+    Every text of the record is escaped by the template engine after its control and bidi characters are spelled out.
+    The page's own content policy forbids scripts, frames, network and any style but the one whose hash it names.
+    """
+    style = (_TEMPLATES / "report.css").read_text(encoding="utf-8")
+    measurements = [measured for subject in view.subjects for measured in subject.measurements]
+    attention, clean = layout.split_grid(layout.grid(view))
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            view=view,
+            style=Markup(style),
+            style_hash=b64encode(sha256(style.encode()).digest()).decode(),
+            groups=layout.groups(view),
+            attention=attention,
+            clean=clean,
+            sections=layout.sections(view),
+            spreads=fleet.spreads(measurements),
+            timings=fleet.timings(measurements),
+            nodes=fleet.node_rows(view.nodes),
+            majority=fleet.majority_of(view.nodes),
+            environment=fleet.environment_matrix(measurements),
+            pod_patch=json.dumps(view.run.pod_patch, indent=2, ensure_ascii=False) if view.run.pod_patch else "",
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    environment.filters.update(
+        at=wording.operating_point,
+        bound=layout.bound_text,
+        bytes=wording.byte_count,
+        duration=wording.duration,
+        number=wording.number,
+        provenance=layout.provenance_text,
+        spoken=words.spoken,
+        utc=wording.utc,
+    )
+    environment.globals.update(
+        first_reason=layout.first_reason,
+        listed=wording.listed,
+        meanings=words.MEANINGS,
+        most_groups=layout.MOST_GROUPS,
+        node_columns=fleet.NODE_COLUMNS,
+        plural=wording.plural,
+        signs=words.SIGNS,
+        tiles_from=layout.TILES_FROM,
+        verdicts=words.VERDICTS,
+    )
+    return environment
+
+
+def _finalize(value: Any) -> Any:
+    # Runs on every expression of the template before it is escaped, so that no field can be forgotten.
+    return wording.visible(value) if type(value) is str else value

@@ -1,0 +1,256 @@
+"""Owns what report.html shows in which order and how much of it; must not know HTML, and changes no verdict."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuproof.report.events import FindingFacts, LimitFacts
+from gpuproof.report.view import CheckView, RunView, SubjectView
+from gpuproof.report.wording import natural, number, operating_point
+from gpuproof.report.words import Verdict, severity
+
+MOST_GROUPS = 12
+MOST_FINDINGS_A_SUBJECT = 200
+# Past this many findings of subjects that did not pass, only missed and unmeasured ones are listed.
+MOST_FINDINGS = 20_000
+MOST_MATRIX_ROWS = 2_000
+MOST_UPRIGHT_SUBJECTS = 6
+TILES_FROM = 25
+_OUTCOME_RANK = {"missed": 0, "not_measured": 1}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Subjects of one check that did not pass for the same reason; `reason` is that of the first."""
+
+    check: CheckView
+    verdict: Verdict
+    subjects: tuple[SubjectView, ...]
+    reason: str
+    waived: bool
+
+
+@dataclass(frozen=True)
+class GridRow:
+    """One subject with its verdict per check; `worst` over all of them."""
+
+    subject: str
+    cells: tuple[SubjectView | None, ...]
+    worst: Verdict
+
+
+@dataclass(frozen=True)
+class MatrixRow:
+    """One subject that passed, with the observed values per limit."""
+
+    subject: SubjectView
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CheckSection:
+    """One check's part of the page."""
+
+    check: CheckView
+    attention: tuple["SubjectSection", ...]
+    columns: tuple["MatrixColumn", ...]
+    rows: tuple[MatrixRow, ...]
+    rows_left_out: int
+
+    @property
+    def upright(self) -> bool:
+        """Whether the values read better with a row a limit: few subjects, many limits."""
+        return len(self.rows) <= MOST_UPRIGHT_SUBJECTS and len(self.columns) > len(self.rows)
+
+
+@dataclass(frozen=True)
+class MatrixColumn:
+    """One limit above the values held against it."""
+
+    limit_id: str
+    metric: str
+    bound: str
+    unit: str
+    point: str
+
+
+@dataclass(frozen=True)
+class SubjectSection:
+    """One subject that did not pass, what blocked it, the findings that are listed and how many are not."""
+
+    subject: SubjectView
+    blockers: tuple[SubjectView, ...]
+    findings: tuple[FindingFacts, ...]
+    findings_left_out: int
+
+
+def groups(view: RunView) -> tuple[Group, ...]:
+    """Return what did not pass, worst first, subjects with the same check, verdict and reason together."""
+    found: dict[tuple[str, str, str, bool], list[SubjectView]] = defaultdict(list)
+    checks = {check.name: check for check in view.checks}
+    for subject in view.subjects:
+        if not subject.passed:
+            found[subject.check, subject.verdict, _signature(subject), subject.waiver is not None].append(subject)
+    all_groups = [
+        Group(checks[name], members[0].verdict, tuple(members), first_reason(members[0]), waived)
+        for (name, _, _, waived), members in found.items()
+    ]
+    return tuple(sorted(all_groups, key=lambda g: (g.waived, severity(g.verdict), -len(g.subjects))))
+
+
+def _signature(subject: SubjectView) -> str:
+    missed = sorted({f.limit_id or f.metric or "" for f in subject.findings if f.outcome == "missed"})
+    return "|".join([subject.reason_code or "", subject.blocked_by or "", *missed])
+
+
+def first_reason(subject: SubjectView) -> str:
+    """Return the one sentence that says why, from the verdict, the failure or the blocker."""
+    if subject.reasons:
+        return subject.reasons[0]
+    if subject.failures:
+        return subject.failures[0].message
+    if subject.blocked_by:
+        return f"Blocked by {subject.blocked_by}."
+    return subject.reason_code or "No reason was recorded."
+
+
+def grid(view: RunView) -> tuple[GridRow, ...]:
+    """Return one row a subject, those that need a look first, each group in natural order."""
+    cells: dict[str, dict[str, SubjectView]] = defaultdict(dict)
+    for subject in view.subjects:
+        cells[subject.subject][subject.check] = subject
+    rows = [
+        GridRow(
+            subject=name,
+            cells=tuple(of.get(check.name) for check in view.checks),
+            worst=min((s.verdict for s in of.values()), key=severity),
+        )
+        for name, of in cells.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: (not _needs_look(row), natural(row.subject))))
+
+
+def _needs_look(row: GridRow) -> bool:
+    return any(cell is not None and not cell.passed for cell in row.cells)
+
+
+def split_grid(rows: Sequence[GridRow]) -> tuple[tuple[GridRow, ...], tuple[GridRow, ...]]:
+    """Return the rows that need a look and the rows that do not."""
+    return tuple(r for r in rows if _needs_look(r)), tuple(r for r in rows if not _needs_look(r))
+
+
+def sections(view: RunView) -> tuple[CheckSection, ...]:
+    """Return the checks in the run's order, under one budget of findings for the page."""
+    left = MOST_FINDINGS
+    made: list[CheckSection] = []
+    for check in view.checks:
+        attention: list[SubjectSection] = []
+        for subject in sorted((s for s in check.subjects if not s.passed), key=lambda s: severity(s.verdict)):
+            section = _subject_section(view, subject, left)
+            left -= len(section.findings)
+            attention.append(section)
+        good = [subject for subject in check.subjects if subject.passed]
+        columns = _columns(good, view.limits)
+        made.append(
+            CheckSection(
+                check=check,
+                attention=tuple(attention),
+                columns=columns,
+                rows=tuple(_matrix_row(subject, columns) for subject in good[:MOST_MATRIX_ROWS]),
+                rows_left_out=max(0, len(good) - MOST_MATRIX_ROWS),
+            )
+        )
+    return tuple(made)
+
+
+def _subject_section(view: RunView, subject: SubjectView, left: int) -> SubjectSection:
+    ranked = sorted(subject.findings, key=lambda f: _OUTCOME_RANK.get(f.outcome, len(_OUTCOME_RANK)))
+    allowed = min(MOST_FINDINGS_A_SUBJECT, max(left, 0))
+    shown = ranked[:allowed]
+    if not shown and ranked:
+        shown = ranked[:1]
+    return SubjectSection(subject, blockers(view, subject), tuple(shown), len(ranked) - len(shown))
+
+
+def blockers(view: RunView, subject: SubjectView) -> tuple[SubjectView, ...]:
+    """Return what stood in the way of a subject, nearest first, down to the one that nothing blocked."""
+    chain: list[SubjectView] = []
+    current: SubjectView | None = subject
+    while current is not None and current.blocked_by is not None:
+        name = current.blocked_by
+        # A check of one node can be blocked by one that asks the cluster as a whole.
+        current = view.find(name, current.subject) or view.find(name, "cluster")
+        if current is None or current in chain or current is subject:
+            break
+        chain.append(current)
+    return tuple(chain)
+
+
+def _met(finding: FindingFacts) -> bool:
+    return finding.outcome not in _OUTCOME_RANK
+
+
+def _columns(subjects: Iterable[SubjectView], limits: Mapping[str, LimitFacts]) -> tuple[MatrixColumn, ...]:
+    first: dict[str, FindingFacts] = {}
+    for subject in subjects:
+        for finding in subject.findings:
+            first.setdefault(_column_key(finding), finding)
+    return tuple(
+        MatrixColumn(
+            limit_id=key,
+            metric=finding.metric or key,
+            bound=number(finding.bound) if finding.bound is not None else "",
+            unit=finding.unit or "",
+            point=operating_point(limits[key].at) if key in limits else "",
+        )
+        for key, finding in first.items()
+    )
+
+
+def _column_key(finding: FindingFacts) -> str:
+    return finding.limit_id or finding.metric or "finding"
+
+
+def _matrix_row(subject: SubjectView, columns: Sequence[MatrixColumn]) -> MatrixRow:
+    values: dict[str, list[str]] = defaultdict(list)
+    for finding in subject.findings:
+        values[_column_key(finding)].append(_observed(finding))
+    return MatrixRow(subject, tuple(_folded(values[column.limit_id]) for column in columns))
+
+
+def _observed(finding: FindingFacts) -> str:
+    shown = number(finding.observed)
+    return shown if _met(finding) else f"{shown} ({finding.outcome.replace('_', ' ')}, {finding.severity})"
+
+
+def _folded(values: list[str]) -> str:
+    if not values:
+        # The limit does not speak about this subject: it is one of the cluster as a whole, say.
+        return "-"
+    if len(values) > 1 and len(set(values)) == 1:
+        return f"{values[0]} (each of {len(values)})"
+    return ", ".join(values)
+
+
+def bound_text(bound: Any) -> str:
+    """Return a limit's bound as text: `min 8`, `one of a, b`; a text is taken as it is."""
+    if isinstance(bound, Mapping):
+        return ", ".join(f"{str(k).replace('_', ' ')} {_listed(v)}" for k, v in bound.items() if v is not None)
+    return _listed(bound)
+
+
+def _listed(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return " or ".join(_listed(each) for each in value)
+    return number(value) if isinstance(value, bool | int | float | str) else ("" if value is None else str(value))
+
+
+def provenance_text(provenance: Mapping[str, Any] | str | None) -> str:
+    """Return where a number comes from: its kind first, then every detail the profile gives."""
+    if provenance is None:
+        return "no provenance recorded"
+    if isinstance(provenance, str):
+        return provenance
+    details = [f"{key.replace('_', ' ')}: {_listed(value)}" for key, value in provenance.items() if key != "kind"]
+    return "; ".join([str(provenance.get("kind", "unknown")), *(d for d in details if not d.endswith(": "))])

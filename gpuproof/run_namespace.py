@@ -1,0 +1,138 @@
+"""The namespace of a run: made, deleted, waited for; and those that killed runs left behind.
+
+It must not know jobs or measurements.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from gpuproof.cluster import raw
+from gpuproof.cluster.port import NAMESPACES, Cluster, ClusterError
+from gpuproof.manifests import MANAGED_BY, RUN_LABEL
+
+_TELLING = (
+    "NamespaceContentRemaining",
+    "NamespaceFinalizersRemaining",
+    "NamespaceDeletionContentFailure",
+    "NamespaceDeletionDiscoveryFailure",
+    "NamespaceDeletionGroupVersionParsingFailure",
+)
+"""Conditions that say what holds a namespace that does not go away."""
+
+
+@dataclass(frozen=True)
+class Cleanup:
+    """What deleting a namespace came to. `left` says in Kubernetes' words what is still there and why."""
+
+    namespace: str
+    deleted: bool
+    seconds: float
+    left: tuple[str, ...] = ()
+
+
+class RunNamespace:
+    """One run's namespace; everything a run makes lives in it."""
+
+    def __init__(self, cluster: Cluster, manifest: Mapping[str, Any]) -> None:
+        self._cluster = cluster
+        self._manifest = manifest
+        self.name = raw.text(manifest, "metadata", "name")
+
+    def create(self) -> None:
+        """Create it; `ClusterError` when it exists or is refused."""
+        self._cluster.create(NAMESPACES, self._manifest)
+
+    def delete(self, deadline_s: float) -> Cleanup:
+        """Delete it and wait until it is gone, at most `deadline_s`. Raises nothing: what fails is in `left`."""
+        return delete_namespace(self._cluster, self.name, deadline_s)
+
+
+def delete_namespace(cluster: Cluster, name: str, deadline_s: float) -> Cleanup:
+    """Delete a namespace and wait for its end by one watch, however long that takes."""
+    started = time.monotonic()
+    try:
+        answer = cluster.delete(NAMESPACES, name)
+        gone = not answer or _wait_until_gone(cluster, name, answer, deadline_s)
+        left = () if gone else _what_is_left(cluster, name, deadline_s)
+    except ClusterError as error:
+        return Cleanup(name, False, time.monotonic() - started, (error.message,))
+    return Cleanup(name, gone or left is None, time.monotonic() - started, left or ())
+
+
+def leftovers(cluster: Cluster, run_id: str | None = None) -> tuple[str, ...]:
+    """The namespaces that runs of gpuproof (or one run) made and that are still there; raises `ClusterError`."""
+    selector = f"{MANAGED_BY}=gpuproof" + (f",{RUN_LABEL}={run_id}" if run_id else "")
+    listing = cluster.list_objects(NAMESPACES, label_selector=selector)
+    return tuple(raw.text(item, "metadata", "name") for item in listing.items)
+
+
+def clean(
+    cluster: Cluster, *, older_than: timedelta = timedelta(0), deadline_s: float = 120.0, now: datetime | None = None
+) -> tuple[Cleanup, ...]:
+    """Delete every namespace that a run of gpuproof made and that is at least `older_than` old.
+
+    Raises `ClusterError` when they cannot be listed.
+    """
+    limit = (now or datetime.now(UTC)) - older_than
+    listing = cluster.list_objects(NAMESPACES, label_selector=f"{MANAGED_BY}=gpuproof")
+    names = [raw.text(item, "metadata", "name") for item in listing.items if _made_before(item, limit)]
+    return tuple(delete_namespace(cluster, name, deadline_s) for name in names)
+
+
+def _made_before(namespace: raw.Raw, limit: datetime) -> bool:
+    try:
+        made = datetime.fromisoformat(raw.text(namespace, "metadata", "creationTimestamp"))
+    except ValueError:
+        return False
+    return made.tzinfo is not None and made <= limit
+
+
+def _wait_until_gone(cluster: Cluster, name: str, answer: raw.Raw, deadline_s: float) -> bool:
+    version = raw.text(answer, "metadata", "resourceVersion")
+    if not version:
+        # Some answers are a bare Status: then nothing says from where to watch, and one look must do.
+        return _is_gone(cluster, name)
+    watch = cluster.watch(
+        NAMESPACES, field_selector=f"metadata.name={name}", resource_version=version, known=[("", name)]
+    )
+    alarm = threading.Timer(deadline_s, watch.close)
+    alarm.start()
+    try:
+        return any(event.type == "DELETED" for event in watch)
+    finally:
+        alarm.cancel()
+        alarm.join()
+        watch.close()
+
+
+def _is_gone(cluster: Cluster, name: str) -> bool:
+    try:
+        cluster.get(NAMESPACES, name)
+    except ClusterError as error:
+        if error.status == 404:
+            return True
+        raise
+    return False
+
+
+def _what_is_left(cluster: Cluster, name: str, deadline_s: float) -> tuple[str, ...] | None:
+    """The namespace's own words on what holds it; None when it is gone by now."""
+    try:
+        namespace = cluster.get(NAMESPACES, name)
+    except ClusterError as error:
+        if error.status == 404:
+            return None
+        raise
+    found = [raw.condition(namespace, kind) for kind in _TELLING]
+    said = [f"{raw.text(entry, 'type')}: {raw.text(entry, 'message')}" for entry in found if _holds(entry)]
+    return tuple(said) or (f"namespace {name} is still there after {deadline_s:g} s and does not say why",)
+
+
+def _holds(condition: raw.Raw) -> bool:
+    return raw.text(condition, "status") == "True"

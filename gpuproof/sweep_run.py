@@ -1,0 +1,287 @@
+"""One sweep as it runs: its Jobs, its watches in threads, its loop; the state decides, this module carries out.
+
+It must not know a limit, a verdict or what another sweep did.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from gpuproof.cluster import raw
+from gpuproof.cluster.port import CONFIG_MAPS, EVENTS, JOBS, NODES, PODS, Cluster, ClusterError, Watch, WatchEvent
+from gpuproof.failure import JobFailure, Reason
+from gpuproof.inventory import Inventory
+from gpuproof.manifests import MEASURE, SWEEP_LABEL, Renderer, SweepJob, shorter_selection
+from gpuproof.node_board import NodeBoard
+from gpuproof.sweep import MAX_ROUNDS, NotVisited, Result, SweepRequest, SweepState, Visited
+
+MAX_LOGS = 3
+_TICK_S = 0.2
+_MARGIN_S = 300
+_LOG_LINES, _LOG_BYTES = 200, 64 << 10
+_JOIN_S = 5.0
+
+_WITH_LOG = frozenset(
+    {
+        Reason.NONZERO_EXIT,
+        Reason.OOM_KILLED,
+        Reason.NO_MEASUREMENT,
+        Reason.MALFORMED_MEASUREMENT,
+        Reason.TRUNCATED_MEASUREMENT,
+        Reason.FOREIGN_MEASUREMENT,
+        Reason.WRONG_WORLD_SIZE,
+        Reason.WRONG_NODE_COUNT,
+        Reason.DEADLINE_EXCEEDED,
+    }
+)
+
+OnResult = Callable[[Result], bool | None]
+"""Called for each result the moment it is known; True asks for the end of that pod's log (`MAX_LOGS` a sweep)."""
+
+
+@dataclass(frozen=True)
+class StartedJob:
+    """A Job that was created; `nodes` are the candidates it is meant for."""
+
+    name: str
+    nodes: tuple[str, ...]
+    follow_up: bool
+
+
+@dataclass(frozen=True)
+class SweepSummary:
+    """How a sweep went. `logs`: node to the end of its container's log; `left`: Jobs that could not be deleted."""
+
+    jobs: tuple[str, ...]
+    seconds: float
+    visited: int
+    not_visited: int
+    requests: int
+    bytes_received: int
+    logs: Mapping[str, str]
+    left: tuple[str, ...] = ()
+
+
+@dataclass
+class Session:
+    """What lasts from one sweep of a run to the next."""
+
+    cluster: Cluster
+    renderer: Renderer
+    inventory: Inventory
+    not_ready_grace_s: float
+    on_job: Callable[[StartedJob], None]
+    clock: Callable[[], float]
+    sources: set[str] = field(default_factory=set)
+    jobs_made: int = 0
+
+
+@dataclass
+class SweepRun:
+    """One call of `Sweeper.run`: its threads, its Jobs, its state."""
+
+    session: Session
+    request: SweepRequest
+    on_result: OnResult
+    stop: threading.Event
+    jobs: list[str] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
+    log_wanted: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        session = self.session
+        self.cluster, self.renderer, self.clock = session.cluster, session.renderer, session.clock
+        self.label = f"{self.request.check}-{session.jobs_made + 1}"
+        self.inbox: queue.SimpleQueue[tuple[str, WatchEvent | ClusterError]] = queue.SimpleQueue()
+        self.board = NodeBoard(
+            session.inventory,
+            gpu_resource=self.renderer.gpu_resource,
+            not_ready_grace_s=session.not_ready_grace_s,
+            now=self.clock(),
+        )
+        sample = self.renderer.sweep(self._job("sample", self.request.candidates))
+        tolerations = raw.objects(sample, "spec", "template", "spec", "tolerations")
+        self.state = SweepState(self.request, self.board, run_id=self.renderer.run_id, tolerations=tolerations)
+
+    def run(self) -> SweepSummary:
+        """See `Sweeper.run`."""
+        started, before = self.clock(), self.cluster.counters
+        feeds: list[_Feed] = []
+        left: tuple[str, ...] = ()
+        logs: dict[str, str] = {}
+        try:
+            self.state.tick(started)
+            self._hand_out()
+            if self.state.open_nodes and not self.stop.is_set():
+                self._prepare()
+                feeds = self._feeds()
+                self._loop()
+            if self.stop.is_set():
+                self._drain_inbox()
+                self.state.give_up(JobFailure(Reason.INTERRUPTED, "the run was interrupted before this was known"))
+            self._hand_out()
+            logs = self._logs()
+        finally:
+            for feed in feeds:
+                feed.watch.close()
+            left = self._delete_jobs()
+            for feed in feeds:
+                feed.join(_JOIN_S)
+            self.session.inventory = self.board.inventory()
+        after = self.cluster.counters
+        visited = sum(isinstance(result, Visited) for result in self.results)
+        return SweepSummary(
+            jobs=tuple(self.jobs),
+            seconds=self.clock() - started,
+            visited=visited,
+            not_visited=len(self.results) - visited,
+            requests=after.requests - before.requests,
+            bytes_received=after.bytes_received - before.bytes_received,
+            logs=logs,
+            left=left,
+        )
+
+    def _loop(self) -> None:
+        next_tick = self.clock()
+        while self.state.open_nodes and not self.stop.is_set():
+            now = self.clock()
+            if now >= next_tick:
+                self.state.tick(now)
+                self._start_what_is_needed(now)
+                next_tick = now + _TICK_S
+            self._hand_out()
+            with contextlib.suppress(queue.Empty):
+                self._take(self.inbox.get(timeout=max(0.0, next_tick - self.clock())))
+
+    def _take(self, item: tuple[str, WatchEvent | ClusterError]) -> None:
+        kind, event = item
+        if isinstance(event, ClusterError):
+            self.state.give_up(JobFailure(event.reason, f"the watch on {kind} failed: {event.message}"))
+        elif kind == PODS.plural:
+            self.state.on_pod(event, self.clock())
+        elif kind == EVENTS.plural:
+            self.state.on_event(event, self.clock())
+        else:
+            self.state.on_node(event, self.clock())
+
+    def _drain_inbox(self) -> None:
+        """What has arrived before the interrupt still counts."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._take(self.inbox.get_nowait())
+
+    def _hand_out(self) -> None:
+        for result in self.state.drain():
+            self.results.append(result)
+            wanted = self.on_result(result)
+            failed = isinstance(result, NotVisited) and result.failure.reason in _WITH_LOG
+            if (wanted or failed) and result.pod and len(self.log_wanted) < MAX_LOGS:
+                self.log_wanted[result.node] = result.pod
+
+    def _prepare(self) -> None:
+        workload = self.request.workload
+        if workload in self.session.sources:
+            return
+        try:
+            self.cluster.create(CONFIG_MAPS, self.renderer.sources(workload), namespace=self.renderer.namespace)
+        except ClusterError as error:
+            if error.status == 409:
+                return
+            self.state.give_up(JobFailure(error.reason, f"the workload's sources were refused: {error.message}"))
+        else:
+            self.session.sources.add(workload)
+
+    def _start_what_is_needed(self, now: float) -> None:
+        nodes = self.state.unreached(now) if self.jobs else self.state.open_nodes
+        if not nodes or len(self.jobs) >= MAX_ROUNDS:
+            return
+        self.session.jobs_made += 1
+        name = f"{self.request.check.replace('_', '-')[:40]}-{self.session.jobs_made}"
+        manifest = self.renderer.sweep(self._job(name, nodes))
+        follow_up = bool(self.jobs)
+        # Known before it is asked for: a Job whose answer is lost must be deleted too.
+        self.jobs.append(name)
+        try:
+            self.cluster.create(JOBS, manifest, namespace=self.renderer.namespace)
+        except ClusterError as error:
+            self.state.give_up(JobFailure(error.reason, f"job {name} was refused: {error.message}"))
+            return
+        self.state.job_started(name, len(nodes), self.clock())
+        self.session.on_job(StartedJob(name, tuple(nodes), follow_up))
+
+    def _job(self, name: str, nodes: tuple[str, ...]) -> SweepJob:
+        request, deadlines = self.request, self.request.deadlines
+        pod_s = deadlines.scheduling_s + deadlines.starting_s + deadlines.pulling_s + deadlines.running_s
+        pool = [node.hostname for node in self.board.inventory().in_pool(self.renderer.pool)]
+        only, exclude = shorter_selection(pool, [self.board.hostname(node) for node in nodes])
+        return SweepJob(
+            name=name,
+            sweep=self.label,
+            check=request.check,
+            workload=request.workload,
+            pods=len(nodes),
+            gpus=request.gpus_per_pod,
+            world_size=request.world_size,
+            active_deadline_s=math.ceil(pod_s) + _MARGIN_S,
+            params=request.params,
+            only=only,
+            exclude=exclude and tuple(sorted({*exclude, *map(self.board.hostname, request.excluded)})),
+        )
+
+    def _feeds(self) -> list[_Feed]:
+        namespace = self.renderer.namespace
+        inventory = self.board.inventory()
+        nodes = self.cluster.watch(
+            NODES, resource_version=inventory.resource_version, known=[("", name) for name in inventory.nodes]
+        )
+        pods = self.cluster.watch(PODS, namespace=namespace, label_selector=f"{SWEEP_LABEL}={self.label}")
+        # Only what goes wrong: a healthy pod makes half a dozen Normal events that nobody reads.
+        events = self.cluster.watch(EVENTS, namespace=namespace, field_selector="type=Warning")
+        watches = ((PODS.plural, pods), (EVENTS.plural, events), (NODES.plural, nodes))
+        feeds = [_Feed(kind, watch, self.inbox) for kind, watch in watches]
+        for feed in feeds:
+            feed.start()
+        return feeds
+
+    def _logs(self) -> dict[str, str]:
+        logs: dict[str, str] = {}
+        for node, pod in self.log_wanted.items():
+            try:
+                logs[node] = self.cluster.read_log(
+                    self.renderer.namespace, pod, MEASURE, tail_lines=_LOG_LINES, limit_bytes=_LOG_BYTES
+                )
+            except ClusterError as error:
+                logs[node] = f"(no log: {error.message})"
+        return logs
+
+    def _delete_jobs(self) -> tuple[str, ...]:
+        left = []
+        for name in self.jobs:
+            try:
+                self.cluster.delete(JOBS, name, namespace=self.renderer.namespace)
+            except ClusterError as error:
+                left.append(f"job {name}: {error.message}")
+        return tuple(left)
+
+
+class _Feed(threading.Thread):
+    """Puts a watch's changes into an inbox until the watch is closed or fails for good."""
+
+    def __init__(
+        self, kind: str, watch: Watch, inbox: queue.SimpleQueue[tuple[str, WatchEvent | ClusterError]]
+    ) -> None:
+        super().__init__(name=f"watch-{kind}", daemon=True)
+        self.kind, self.watch, self.inbox = kind, watch, inbox
+
+    def run(self) -> None:
+        """The thread's body."""
+        try:
+            for event in self.watch:
+                self.inbox.put((self.kind, event))
+        except ClusterError as error:
+            self.inbox.put((self.kind, error))

@@ -1,0 +1,146 @@
+"""Limits as values: what they are called, whom they speak about, and when their provenance blocks an acceptance."""
+
+import datetime as dt
+
+import pytest
+
+from gpuproof.expectation import ClusterExpectation
+from gpuproof.limits import (
+    AtLeast,
+    AtMost,
+    Bound,
+    Contract,
+    Derived,
+    Equals,
+    Expected,
+    MaxFraction,
+    Measured,
+    MinFraction,
+    OneOf,
+    Per,
+    Provenance,
+    Provisional,
+    Published,
+    Reference,
+    Severity,
+    Unbounded,
+    bound_text,
+    limit_id,
+    number,
+    provenance_block,
+)
+from tests.gpuproof.judging import CLUSTER, TODAY, limit
+
+YESTERDAY = TODAY - dt.timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("bound", "unit", "text"),
+    [
+        (AtLeast(400), "GB/s", ">= 400 GB/s"),
+        (AtMost(0.5), "1", "<= 0.5"),
+        (Equals("none"), "", "= none"),
+        (Equals(True), "", "= true"),
+        (OneOf((1, 2)), "count", "one of 1, 2 count"),
+        (Expected("nodes"), "count", "= nodes of [cluster]"),
+        (MinFraction(0.75, Reference.RING_CEILING), "GB/s", ">= 0.75 x ring_ceiling"),
+        (MaxFraction(1.5, Reference.FLEET_MEDIAN), "s", "<= 1.5 x fleet_median"),
+        (Unbounded(), "MiB", "recorded, not judged"),
+    ],
+)
+def test_a_bound_reads_as_a_sentence_part(bound: Bound, unit: str, text: str) -> None:
+    assert bound_text(bound, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2.0, "2"),
+        (0.1, "0.1"),
+        (399.9999999, "399.9999999"),
+        (8_589_934_592, "8589934592"),
+        (8_589_934_592.0, "8589934592"),
+        (999_999_999_999_999.0, "999999999999999"),
+        (1e15, "1000000000000000.0"),
+        (-1e15, "-1000000000000000.0"),
+        (1e30, "1e+30"),
+        (-3.0, "-3"),
+        (True, "true"),
+        (False, "false"),
+        ("word", "word"),
+        (float("nan"), "nan"),
+        (float("inf"), "inf"),
+    ],
+)
+def test_numbers_are_written_without_rounding(value: str | float | bool, text: str) -> None:
+    assert number(value) == text
+
+
+def test_an_id_names_check_metric_point_and_what_is_not_decisive() -> None:
+    assert limit_id("c", "m", {}, Severity.FAIL) == "c.m"
+    assert limit_id("c", "m", {"n": 2, "dtype": "float32"}, Severity.FAIL) == "c.m{dtype=float32,n=2}"
+    assert limit_id("c", "m", {}, Severity.WARN) == "c.m:warn"
+    assert limit_id("c", "m", {"n": 1}, Severity.RECORD_ONLY) == "c.m{n=1}:record_only"
+
+
+@pytest.mark.parametrize(
+    ("per", "subjects"),
+    [
+        (Per.SUBJECT, {"cluster", "gpu-01"}),
+        (Per.NODE, {"gpu-01"}),
+        (Per.GPU, {"gpu-01"}),
+        (Per.CLUSTER, {"cluster"}),
+    ],
+)
+def test_a_limit_speaks_about_its_subjects_only(per: Per, subjects: set[str]) -> None:
+    assert {subject for subject in ("cluster", "gpu-01") if limit(per=per).applies_to(subject)} == subjects
+
+
+def test_only_severity_fail_is_decisive() -> None:
+    assert [severity for severity in Severity if limit(severity=severity).decisive] == [Severity.FAIL]
+
+
+def test_the_name_is_the_metric_or_the_fact() -> None:
+    assert limit(metric="busbw").name == "busbw"
+    assert limit(fact="gpu_product").name == "gpu_product"
+
+
+NUMBERS: list[Provenance] = [
+    Measured("evidence/x.json", YESTERDAY, 3, "median", "4 nodes", valid_until=TODAY),
+    Published("https://example.org/x", YESTERDAY, 480, valid_until=TODAY),
+    Derived("n * u", valid_until=TODAY),
+    Contract("order 7", "4.2", YESTERDAY, valid_until=TODAY),
+]
+
+
+@pytest.mark.parametrize("provenance", NUMBERS, ids=lambda p: p.kind)
+def test_a_number_blocks_from_the_day_after_its_last_valid_day(provenance: Provenance) -> None:
+    assert provenance_block(provenance, TODAY) is None
+    text = provenance_block(provenance, TODAY + dt.timedelta(days=1))
+    assert text == f"out of date: {provenance.kind} number valid until {TODAY}"
+
+
+def test_a_number_without_an_end_never_blocks() -> None:
+    assert provenance_block(Derived("n * u"), dt.date.max) is None
+
+
+def test_a_provisional_number_blocks_always_and_says_when_its_day_has_passed() -> None:
+    guess = Provisional("no result yet", TODAY)
+    assert provenance_block(guess, YESTERDAY) == f"provisional (no result yet), to be replaced by {TODAY}"
+    assert provenance_block(guess, TODAY) == f"provisional (no result yet), to be replaced by {TODAY}"
+    late = provenance_block(guess, TODAY + dt.timedelta(days=1))
+    assert late == f"provisional (no result yet), to be replaced by {TODAY}, which has passed"
+
+
+def test_the_cluster_is_addressed_by_the_keys_of_its_table() -> None:
+    assert CLUSTER.expected("nodes") == 4
+    assert CLUSTER.expected("rdma.rate_gbps") == 400
+    assert CLUSTER.expected("gpu_name") == "SIMULATED GPU"
+    assert CLUSTER.expected("gpu_driver") is None
+    assert CLUSTER.expected("no_such_key") is None
+
+
+def test_the_ring_ceiling_is_nics_times_line_rate_in_bytes() -> None:
+    bare = ClusterExpectation("P", 8, 16, "nvidia.com/gpu", "cuda")
+    assert CLUSTER.ring_ceiling_gb_per_s() == 400
+    assert bare.ring_ceiling_gb_per_s() is None

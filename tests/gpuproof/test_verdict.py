@@ -1,0 +1,427 @@
+"""What a measurement earns: every way to pass by accident gives FAIL, ERROR or NOT_RUN instead."""
+
+import math
+
+import pytest
+
+from gpuproof.failure import JobFailure, Reason
+from gpuproof.limits import (
+    AtLeast,
+    AtMost,
+    Bound,
+    Equals,
+    Expected,
+    Limit,
+    MaxFraction,
+    MinFraction,
+    OneOf,
+    Per,
+    Reference,
+    Severity,
+    Unbounded,
+)
+from gpuproof.verdict import (
+    BLOCKED,
+    FAILURE_VERDICTS,
+    LIMIT_MISSED,
+    LIMIT_NOT_MEASURED,
+    MAX_REASONS,
+    NOTHING_JUDGED,
+    Judgement,
+    Outcome,
+    Verdict,
+    blocked,
+    fleet_medians,
+    judge,
+    judge_failure,
+)
+from tests.gpuproof.judging import CHECK, NODE, context, limit, measurement, sample
+from workloads.contract import Measurement
+
+NOT_NUMBERS = [math.nan, math.inf, -math.inf]
+
+
+def judged(limits: list[Limit], found: Measurement, subject: str = NODE) -> Judgement:
+    return judge(CHECK, subject, found, limits, context())
+
+
+def verdict(limits: list[Limit], found: Measurement, subject: str = NODE) -> Verdict:
+    return judged(limits, found, subject).verdict
+
+
+class TestBounds:
+    @pytest.mark.parametrize(
+        ("bound", "value", "met"),
+        [
+            (AtLeast(400), 400.0, True),
+            (AtLeast(400), math.nextafter(400, 500), True),
+            (AtLeast(400), math.nextafter(400, 0), False),
+            (AtMost(400), 400.0, True),
+            (AtMost(400), math.nextafter(400, 0), True),
+            (AtMost(400), math.nextafter(400, 500), False),
+            (AtMost(0), 0.0, True),
+            (AtMost(0), 1.0, False),
+            (AtLeast(1), -2.0, False),
+            (Equals(2), 2.0, True),
+            (Equals(2), 1.0, False),
+            (Equals(2), 3.0, False),
+            (OneOf((2, 4)), 4.0, True),
+            (OneOf((2, 4)), 3.0, False),
+            (Expected("gpus_per_node"), 2.0, True),
+            (Expected("gpus_per_node"), 1.0, False),
+            (Expected("gpus_per_node"), 3.0, False),
+            (MinFraction(0.75, Reference.RING_CEILING), 300.0, True),
+            (MinFraction(0.75, Reference.RING_CEILING), 299.0, False),
+            (MaxFraction(0.5, Reference.RING_CEILING), 200.0, True),
+            (MaxFraction(0.5, Reference.RING_CEILING), 201.0, False),
+        ],
+    )
+    def test_the_number_in_the_file_is_the_number_that_fails(self, bound: Bound, value: float, met: bool) -> None:
+        got = judged([limit(bound)], measurement(sample(value)))
+        assert got.verdict is (Verdict.PASS if met else Verdict.FAIL)
+        assert got.reason_code == (None if met else LIMIT_MISSED)
+        assert [finding.outcome for finding in got.findings] == [Outcome.MET if met else Outcome.MISSED]
+        assert got.findings[0].observed == value
+
+    @pytest.mark.parametrize("value", NOT_NUMBERS)
+    @pytest.mark.parametrize(
+        "bound",
+        [
+            AtLeast(1e-300),
+            AtMost(1e300),
+            Equals(1.0),
+            OneOf((1.0, 2.0)),
+            Expected("nodes"),
+            MinFraction(0.1, Reference.RING_CEILING),
+            MaxFraction(10, Reference.RING_CEILING),
+        ],
+    )
+    def test_what_is_not_finite_meets_no_bound(self, bound: Bound, value: float) -> None:
+        assert verdict([limit(bound)], measurement(sample(value))) is Verdict.FAIL
+
+    @pytest.mark.parametrize("value", NOT_NUMBERS)
+    def test_what_is_not_finite_is_not_even_recorded_as_met(self, value: float) -> None:
+        recorded = limit(Unbounded(), severity=Severity.RECORD_ONLY)
+        assert judged([recorded], measurement(sample(value))).findings[0].outcome is Outcome.MISSED
+
+    @pytest.mark.parametrize("of", [Reference.FLEET_MEDIAN, Reference.BASELINE])
+    @pytest.mark.parametrize("reference", [None, 0.0, -1.0, *NOT_NUMBERS])
+    def test_a_fraction_of_nothing_usable_is_not_measured(self, of: Reference, reference: float | None) -> None:
+        relative = limit(MinFraction(0.9, of))
+        known = {} if reference is None else {relative.id: reference}
+        got = judge(CHECK, NODE, measurement(sample(1e9)), [relative], context(known, known))
+        assert (got.verdict, got.reason_code) == (Verdict.ERROR, LIMIT_NOT_MEASURED)
+        assert str(of) in got.reasons[0]
+
+    @pytest.mark.parametrize(("value", "expected"), [(90.0, Verdict.PASS), (89.9, Verdict.FAIL)])
+    def test_fleet_and_baseline_are_two_references(self, value: float, expected: Verdict) -> None:
+        for of in (Reference.FLEET_MEDIAN, Reference.BASELINE):
+            relative = limit(MinFraction(0.9, of))
+            known, other = {relative.id: 100.0}, {relative.id: 1.0}
+            there = context(known, other) if of is Reference.FLEET_MEDIAN else context(other, known)
+            assert judge(CHECK, NODE, measurement(sample(value)), [relative], there).verdict is expected
+
+    def test_an_expectation_that_the_profile_lacks_is_not_measured(self) -> None:
+        got = judged([limit(Expected("gpu_driver"))], measurement(sample(1)))
+        assert got.verdict is Verdict.ERROR
+        assert "expects no gpu_driver" in got.reasons[0]
+
+
+class TestSamples:
+    def test_no_limit_at_all_is_an_error(self) -> None:
+        got = judged([], measurement(sample(500)))
+        assert (got.verdict, got.reason_code) == (Verdict.ERROR, NOTHING_JUDGED)
+
+    def test_limits_of_other_checks_judge_nothing(self) -> None:
+        got = judged([limit(check="other_check")], measurement(sample(500)))
+        assert (got.verdict, got.reason_code) == (Verdict.ERROR, NOTHING_JUDGED)
+
+    def test_limits_for_other_subjects_judge_nothing(self) -> None:
+        assert verdict([limit(per=Per.CLUSTER)], measurement(sample(500))) is Verdict.ERROR
+        assert verdict([limit(per=Per.NODE)], measurement(sample(500)), "cluster") is Verdict.ERROR
+        assert verdict([limit(per=Per.CLUSTER)], measurement(sample(500)), "cluster") is Verdict.PASS
+
+    def test_an_empty_record_is_an_error_that_names_the_limit(self) -> None:
+        got = judged([limit()], measurement())
+        assert (got.verdict, got.reason_code) == (Verdict.ERROR, LIMIT_NOT_MEASURED)
+        assert got.reasons == ("busbw not measured: no sample was reported (limit >= 400 GB/s)",)
+        assert got.findings[0].observed is None
+
+    def test_a_missing_row_is_an_error_although_the_others_pass(self) -> None:
+        limits = [limit(at={"bytes": 2**30}), limit(at={"bytes": 2**33})]
+        assert verdict(limits, measurement(sample(500, bytes=2**30))) is Verdict.ERROR
+
+    def test_a_missed_limit_weighs_more_than_a_missing_one(self) -> None:
+        limits = [limit(at={"bytes": 2**33}), limit(at={"bytes": 2**30})]
+        got = judged(limits, measurement(sample(1, bytes=2**30)))
+        assert got.verdict is Verdict.FAIL
+        assert len(got.reasons) == 2
+        assert got.reasons[0].startswith("busbw at bytes=1073741824 is 1 GB/s, expected >= 400 GB/s")
+
+    def test_every_matching_sample_must_meet_the_limit(self) -> None:
+        found = measurement(sample(500, bytes=2**30), sample(399, bytes=2**33))
+        assert verdict([limit()], found) is Verdict.FAIL
+
+    def test_an_average_does_not_stand_in_for_a_size(self) -> None:
+        found = measurement(sample(500, statistic="mean"))
+        assert verdict([limit(at={"bytes": 2**33})], found) is Verdict.ERROR
+
+    @pytest.mark.parametrize("value", ["8", 8.5, True, "8.0"])
+    def test_an_operating_point_is_compared_with_its_kind(self, value: str | float | bool) -> None:
+        found = measurement(sample(500, n=value))
+        assert verdict([limit(at={"n": 8 if value is not True else 1})], found) is Verdict.ERROR
+
+    def test_a_whole_number_may_arrive_as_a_float(self) -> None:
+        assert verdict([limit(at={"n": 8})], measurement(sample(500, n=8.0))) is Verdict.PASS
+
+    def test_the_other_metric_is_not_the_metric(self) -> None:
+        assert verdict([limit()], measurement(sample(500, metric="algbw"))) is Verdict.ERROR
+
+    def test_another_unit_is_not_measured_and_says_both(self) -> None:
+        got = judged([limit()], measurement(sample(500, unit="Gb/s")))
+        assert got.verdict is Verdict.ERROR
+        assert 'reported in "Gb/s", the limit is in "GB/s"' in got.reasons[0]
+
+    def test_another_unit_at_one_point_spoils_the_others(self) -> None:
+        found = measurement(sample(500, n=1), sample(500, unit="GiB/s", n=2))
+        assert verdict([limit()], found) is Verdict.ERROR
+
+    def test_two_values_for_one_point_are_no_measurement(self) -> None:
+        got = judged([limit()], measurement(sample(500, n=1), sample(600, n=1)))
+        assert got.verdict is Verdict.ERROR
+        assert "two samples were reported for one operating point" in got.reasons[0]
+
+
+class TestGpus:
+    PER_GPU = staticmethod(lambda: limit(per=Per.GPU))
+
+    def test_every_gpu_meets_it(self) -> None:
+        got = judged([self.PER_GPU()], measurement(sample(500, gpu=0), sample(500, gpu=1)))
+        assert got.verdict is Verdict.PASS
+        assert len(got.findings) == 2
+
+    def test_one_bad_gpu_fails_the_node_and_is_named(self) -> None:
+        got = judged([self.PER_GPU()], measurement(sample(500, gpu=0), sample(399, gpu=1)))
+        assert got.verdict is Verdict.FAIL
+        assert got.reasons == ("busbw at gpu=1 is 399 GB/s, expected >= 400 GB/s",)
+
+    def test_one_good_gpu_of_two_is_no_pass(self) -> None:
+        got = judged([self.PER_GPU()], measurement(sample(500, gpu=0)))
+        assert (got.verdict, got.reason_code) == (Verdict.ERROR, LIMIT_NOT_MEASURED)
+        assert "1 samples for 1 GPUs, expected one for each of 2" in got.reasons[0]
+
+    def test_more_gpus_than_bought_is_no_pass(self) -> None:
+        found = measurement(*(sample(500, gpu=gpu) for gpu in range(3)))
+        assert verdict([self.PER_GPU()], found) is Verdict.ERROR
+
+    def test_one_gpu_twice_is_no_pass(self) -> None:
+        assert verdict([self.PER_GPU()], measurement(sample(500, gpu=0), sample(500, gpu=0))) is Verdict.ERROR
+
+    def test_one_gpu_twice_beside_the_other_is_no_pass(self) -> None:
+        found = measurement(sample(500, gpu=0), sample(500, gpu=0), sample(500, gpu=1))
+        assert verdict([self.PER_GPU()], found) is Verdict.ERROR
+
+    def test_a_sample_without_a_gpu_does_not_stand_for_all(self) -> None:
+        assert verdict([self.PER_GPU()], measurement(sample(500))) is Verdict.ERROR
+
+    def test_a_sample_without_a_gpu_does_not_stand_for_the_missing_one(self) -> None:
+        assert verdict([self.PER_GPU()], measurement(sample(500, gpu=0), sample(500))) is Verdict.ERROR
+
+    def test_each_operating_point_needs_each_gpu(self) -> None:
+        found = measurement(sample(500, gpu=0, n=1), sample(500, gpu=1, n=1), sample(500, gpu=0, n=2))
+        got = judged([self.PER_GPU()], found)
+        assert got.verdict is Verdict.ERROR
+        assert got.reasons[0].startswith("busbw at n=2 not measured: 1 samples for 1 GPUs")
+
+    def test_samples_of_single_gpus_do_not_answer_a_limit_on_the_node(self) -> None:
+        got = judged([limit(per=Per.NODE)], measurement(sample(500, gpu=0)))
+        assert got.verdict is Verdict.ERROR
+        assert 'must say per = "gpu"' in got.reasons[0]
+
+
+class TestFacts:
+    @pytest.mark.parametrize(
+        ("bound", "value", "met"),
+        [
+            (Equals("none"), "none", True),
+            (Equals("none"), "None", False),
+            (Equals("none"), "", False),
+            (Equals(True), True, True),
+            (Equals(True), False, False),
+            (Equals(True), 1, False),
+            (Equals(1), True, False),
+            (Equals(1), "1", False),
+            (Equals("1"), 1, False),
+            (Equals(1), 1.0, True),
+            (OneOf(("a", "b")), "b", True),
+            (OneOf(("a", "b")), "c", False),
+            (Expected("gpu_product"), "SIMULATED-GPU", True),
+            (Expected("gpu_product"), "SIMULATED-GPU-SHARED", False),
+            (Expected("gpu_name"), "SIMULATED GPU", True),
+            (AtLeast(2), 2, True),
+            (AtLeast(2), 1, False),
+            (AtLeast(2), "3", False),
+            (AtLeast(1), True, False),
+            (AtMost(1), False, False),
+            (AtMost(2), "1", False),
+            (AtMost(2), math.nan, False),
+        ],
+    )
+    def test_a_fact_is_compared_with_its_kind(self, bound: Bound, value: str | float | bool, met: bool) -> None:
+        got = verdict([limit(bound, fact="word")], measurement(facts={"word": value}))
+        assert got is (Verdict.PASS if met else Verdict.FAIL)
+
+    def test_a_missing_fact_is_not_measured(self) -> None:
+        got = judged([limit(Equals("none"), fact="word")], measurement(facts={"other": "none"}))
+        assert (got.verdict, got.reason_code) == (Verdict.ERROR, LIMIT_NOT_MEASURED)
+
+    def test_every_item_of_a_list_must_meet_it(self) -> None:
+        held = limit(Equals("none"), fact="word")
+        assert verdict([held], measurement(facts={"word": ["none", "none"]})) is Verdict.PASS
+        got = judged([held], measurement(facts={"word": ["none", "802"]}))
+        assert got.verdict is Verdict.FAIL
+        assert got.reasons == ("word at item=1 is 802, expected = none",)
+
+    def test_an_empty_list_is_not_measured(self) -> None:
+        for per in (Per.NODE, Per.GPU):
+            held = limit(Equals("none"), fact="word", per=per)
+            got = judged([held], measurement(facts={"word": []}))
+            assert got.verdict is Verdict.ERROR
+            assert "an empty list was reported" in got.reasons[0]
+
+    @pytest.mark.parametrize(("count", "expected"), [(1, Verdict.ERROR), (2, Verdict.PASS), (3, Verdict.ERROR)])
+    def test_a_fact_a_gpu_needs_one_value_a_gpu(self, count: int, expected: Verdict) -> None:
+        held = limit(Equals("none"), fact="word", per=Per.GPU)
+        got = judged([held], measurement(facts={"word": ["none"] * count}))
+        assert got.verdict is expected
+        if expected is Verdict.ERROR:
+            assert f"reported for {count} GPUs, expected 2" in got.reasons[0]
+        assert got.findings[0].at == {"gpu": 0}
+
+    def test_one_word_does_not_stand_for_every_gpu(self) -> None:
+        held = limit(Equals("none"), fact="word", per=Per.GPU)
+        assert verdict([held], measurement(facts={"word": "none"})) is Verdict.ERROR
+
+    def test_a_fact_is_no_metric_and_a_metric_no_fact(self) -> None:
+        assert verdict([limit(Equals(1), fact="busbw")], measurement(sample(1))) is Verdict.ERROR
+        assert verdict([limit(Equals(1))], measurement(facts={"busbw": 1})) is Verdict.ERROR
+
+    def test_what_was_observed_is_kept_as_number_or_word(self) -> None:
+        observed = [
+            judged([limit(Equals("x"), fact="word")], measurement(facts={"word": value})).findings[0].observed
+            for value in ("x", 2, 2.5, True)
+        ]
+        assert observed == ["x", 2.0, 2.5, "true"]
+
+
+class TestSeverity:
+    def test_a_missed_warning_does_not_decide_and_is_shown(self) -> None:
+        got = judged([limit(), limit(AtLeast(600), severity=Severity.WARN)], measurement(sample(500)))
+        assert got.verdict is Verdict.PASS
+        assert [finding.outcome for finding in got.findings] == [Outcome.MET, Outcome.MISSED]
+        assert [finding.decisive for finding in got.findings] == [True, False]
+
+    def test_a_met_warning_does_not_make_a_pass(self) -> None:
+        for severity in (Severity.WARN, Severity.RECORD_ONLY):
+            got = judged([limit(severity=severity)], measurement(sample(500)))
+            assert (got.verdict, got.reason_code) == (Verdict.RECORDED, None)
+
+    def test_a_met_warning_does_not_heal_a_missing_decisive_limit(self) -> None:
+        limits = [limit(severity=Severity.WARN), limit(metric="algbw")]
+        assert verdict(limits, measurement(sample(500))) is Verdict.ERROR
+
+    def test_nothing_recorded_is_an_error(self) -> None:
+        got = judged([limit(severity=Severity.RECORD_ONLY)], measurement())
+        assert (got.verdict, got.reason_code) == (Verdict.ERROR, NOTHING_JUDGED)
+        assert got.reasons
+
+    def test_a_missing_warning_does_not_decide(self) -> None:
+        limits = [limit(), limit(metric="algbw", severity=Severity.WARN)]
+        assert verdict(limits, measurement(sample(500))) is Verdict.PASS
+
+    def test_reasons_are_capped_and_counted(self) -> None:
+        found = measurement(*(sample(1, n=n) for n in range(20)))
+        got = judged([limit()], found)
+        assert len(got.reasons) == MAX_REASONS + 1
+        assert got.reasons[-1] == f"and {20 - MAX_REASONS} more"
+        assert len(got.findings) == 20
+
+    def test_reasons_at_the_cap_are_all_there(self) -> None:
+        found = measurement(*(sample(1, n=n) for n in range(MAX_REASONS)))
+        assert len(judged([limit()], found).reasons) == MAX_REASONS
+
+
+class TestFindingTexts:
+    def test_a_met_limit_reads_well(self) -> None:
+        got = judged(
+            [limit(Expected("gpus_per_node"), metric="gpus", unit="count")], measurement(sample(2, "gpus", "count"))
+        )
+        assert got.findings[0].text == "gpus is 2 count, meets = gpus_per_node of [cluster] (= 2 count)"
+        assert got.findings[0].bound == "= gpus_per_node of [cluster] (= 2 count)"
+        assert got.findings[0].unit == "count"
+        assert got.findings[0].limit_id == f"{CHECK}.gpus"
+
+    def test_a_plain_ratio_has_no_unit_in_its_text(self) -> None:
+        got = judged([limit(AtMost(0.5), metric="error", unit="1")], measurement(sample(0.75, "error", "1", n=4)))
+        assert got.reasons == ("error at n=4 is 0.75, expected <= 0.5",)
+
+
+class TestFailures:
+    def test_every_reason_has_a_verdict_and_none_is_a_pass(self) -> None:
+        assert set(FAILURE_VERDICTS) == set(Reason)
+        assert set(FAILURE_VERDICTS.values()) == {Verdict.FAIL, Verdict.ERROR, Verdict.NOT_RUN}
+
+    @pytest.mark.parametrize(
+        ("expected", "reasons"),
+        [
+            (
+                Verdict.FAIL,
+                """unschedulable sandbox_failed admission_refused evicted preempted deadline_exceeded never_started
+                node_lost node_not_ready node_missing""",
+            ),
+            (
+                Verdict.ERROR,
+                """image_pull create_error forbidden quota_exceeded oom_killed nonzero_exit no_measurement
+                truncated_measurement malformed_measurement wrong_world_size wrong_node_count foreign_measurement
+                node_busy pod_deleted harness_error cluster_unreachable""",
+            ),
+            (Verdict.NOT_RUN, "interrupted unvisited node_cordoned"),
+        ],
+    )
+    def test_whose_fault_it_is(self, expected: Verdict, reasons: str) -> None:
+        for word in reasons.split():
+            got = judge_failure(JobFailure(Reason(word), "what happened"))
+            assert (got.verdict, got.reason_code, got.reasons) == (expected, word, ("what happened",))
+        assert {str(r) for r, v in FAILURE_VERDICTS.items() if v is expected} == set(reasons.split())
+
+    def test_a_failure_without_a_sentence_still_has_a_reason(self) -> None:
+        assert judge_failure(JobFailure(Reason.EVICTED, "")).reasons == ("no measurement: evicted",)
+
+    def test_a_blocked_check_names_its_blocker(self) -> None:
+        got = blocked("gpu_inventory", Verdict.FAIL)
+        assert (got.verdict, got.reason_code) == (Verdict.NOT_RUN, BLOCKED)
+        assert got.reasons == ("not run: it needs gpu_inventory, which is FAIL here",)
+
+
+class TestFleetMedians:
+    RELATIVE = limit(MinFraction(0.9, Reference.FLEET_MEDIAN))
+
+    def test_only_limits_relative_to_the_fleet_have_one(self) -> None:
+        others = [limit(), limit(MinFraction(0.9, Reference.BASELINE)), limit(MinFraction(0.9, Reference.RING_CEILING))]
+        assert fleet_medians(others, [measurement(sample(1))]) == {}
+
+    def test_it_is_the_median_of_all_nodes_at_the_point(self) -> None:
+        fleet = [measurement(sample(value, n=1), sample(7, metric="algbw")) for value in (1, 100, 90)]
+        assert fleet_medians([self.RELATIVE], fleet) == {self.RELATIVE.id: 90}
+
+    def test_upper_limits_have_one_too(self) -> None:
+        upper = limit(MaxFraction(1.1, Reference.FLEET_MEDIAN))
+        assert fleet_medians([upper], [measurement(sample(4))]) == {upper.id: 4}
+
+    def test_what_is_not_finite_or_in_another_unit_is_left_out(self) -> None:
+        fleet = [measurement(sample(value)) for value in (math.nan, math.inf, 3)]
+        fleet.append(measurement(sample(1000, unit="Gb/s")))
+        assert fleet_medians([self.RELATIVE], fleet) == {self.RELATIVE.id: 3}
+
+    def test_no_sample_gives_no_median(self) -> None:
+        assert fleet_medians([self.RELATIVE], [measurement(), measurement(sample(math.nan))]) == {}
