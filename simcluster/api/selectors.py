@@ -6,7 +6,7 @@ Owns the selector grammar and which fields each kind can be selected by. It must
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -60,7 +60,9 @@ def _requirement(term: str) -> Requirement:
         return Requirement(found["key"], found["op"], frozenset({found["value"]}))
     if found := _EXISTS.match(term):
         return Requirement(found["key"], "!" if found["absent"] else "exists")
-    raise ApiError(400, "BadRequest", f"unable to parse requirement: found '{term}', expected: a label requirement")
+    if "==" in term or term.count("=") > 1:
+        raise ApiError(400, "BadRequest", "found '==', expected: ',' or 'end of string'")
+    raise ApiError(400, "BadRequest", f"unable to parse requirement: found '{term}', expected: identifier")
 
 
 @lru_cache(maxsize=4096)
@@ -106,7 +108,12 @@ _EXTRA: Mapping[str, frozenset[str]] = {
         [f"regarding.{name}" for name in _EVENT.split()] + ["reason", "reportingController", "type"]
     ),
 }
-_ALIASES = {"status.successful": "status.succeeded", "source": "source.component"}
+_ALIASES = {
+    "status.successful": "status.succeeded",
+    "source": "source.component",
+    "reportingController": "reportingComponent",
+    **{f"regarding.{name}": f"involvedObject.{name}" for name in _EVENT.split()},
+}
 _ZERO = {
     "spec.unschedulable": "false",
     "spec.hostNetwork": "false",
@@ -136,14 +143,15 @@ def parse_fields(text: str, kind: Kind) -> tuple[tuple[str, bool, str], ...]:
             raise ApiError(400, "BadRequest", f"invalid field selector: {term}")
         path = found[1]
         if path not in ("metadata.name", "metadata.namespace") and path not in _EXTRA.get(kind.name, frozenset()):
-            where = f"{kind.group}/{kind.version}, Resource={kind.plural}"
-            message = f'Unable to find "{where}" that match label selector "", field selector "{text}": '
-            raise ApiError(400, "BadRequest", message + f"field label not supported: {path}")
+            raise ApiError(400, "BadRequest", _unknown_field(kind, path))
         terms.append((path, found[2] != "!=", found[3]))
     return tuple(terms)
 
 
-Predicate = Callable[[Object], bool]
+def _unknown_field(kind: Kind, path: str) -> str:
+    if kind.name in _EXTRA:
+        return f"field label not supported: {path}"
+    return f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
 @dataclass(frozen=True)
