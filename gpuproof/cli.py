@@ -151,6 +151,25 @@ def explain(
 
 
 @app.command()
+def selftest(
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="FAULT", help="Only this fault, beside the clean run (repeatable)."),
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Simulated clusters at a time.")] = 2,
+) -> None:
+    """Every fault against its check on the simulated cluster: the proof that each check can fail."""
+    from gpuproof.selftest import SelftestError  # noqa: PLC0415
+    from gpuproof.selftest import selftest as prove  # noqa: PLC0415
+
+    try:
+        raise typer.Exit(prove(only or [], jobs))
+    except SelftestError as error:
+        _complain(str(error))
+        raise typer.Exit(USAGE) from error
+
+
+@app.command()
 def clean(
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,

@@ -26,6 +26,10 @@ JOB_LABEL = "gpuproof.dev/job"
 MEASURE = "measure"
 TTL_AFTER_FINISHED_S = 300
 
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The safe loader; the one in C where it was built, for a sweep may name hundreds of nodes."""
+
+_START = "import runpy, sys; sys.path.insert(0, '/gpuproof'); runpy.run_module('{module}', run_name='__main__')"
 _ROOT = Path(__file__).resolve().parent.parent
 _TEMPLATES = _ROOT / "manifests"
 _WORKLOADS = _ROOT / "workloads"
@@ -119,11 +123,10 @@ class Renderer:
             gpu_limits={self.gpu_resource: str(job.gpus)},
             image=self.pod.image,
             python=self.pod.python,
-            module=f"workloads.{job.workload}",
+            start=escape(_START.format(module=f"workloads.{job.workload}")),
             world_size=job.world_size,
             params=escape(json.dumps(dict(job.params), sort_keys=True, separators=(",", ":"))),
             sources=sources_name(job.workload),
-            source_items=[{"key": name, "path": f"workloads/{name}"} for name in source_files(job.workload)],
         )
         template = rendered["spec"]["template"]
         env = [{"name": key, "value": escape(value)} for key, value in sorted(self.pod.env.items())]
@@ -184,10 +187,24 @@ def _render(template: str, **values: Any) -> dict[str, Any]:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES), undefined=jinja2.StrictUndefined, autoescape=False
     )
+    environment.policies["json.dumps_function"] = _json_for_yaml
     try:
-        rendered = yaml.safe_load(environment.get_template(template).render(values))
+        rendered = yaml.load(environment.get_template(template).render(values), Loader=_LOADER)
     except (jinja2.TemplateError, yaml.YAMLError, TypeError) as error:
         raise ManifestError(f"manifests/{template}: {error}") from error
     if not isinstance(rendered, dict):
         raise ManifestError(f"manifests/{template}: rendered to {type(rendered).__name__}, expected an object")
     return rendered
+
+
+def _json_for_yaml(value: Any, **options: Any) -> str:
+    """JSON that YAML reads the same: JSON writes characters beyond 16 bits as two escapes, YAML wants one."""
+
+    def joined(found: re.Match[str]) -> str:
+        text = found.group()
+        if text == "\\\\":
+            return text
+        character: str = json.loads(f'"{text}"')
+        return f"\\U{ord(character):08x}"
+
+    return re.sub(r"\\\\|\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}", joined, json.dumps(value, **options))

@@ -183,7 +183,11 @@ def _container(pod: Raw, name: str) -> Raw:
 
 
 def _all_containers(pod: Raw) -> list[Raw]:
-    return raw.objects(pod, "status", "initContainerStatuses") + raw.objects(pod, "status", "containerStatuses")
+    """In the order of what to blame: containers that come before, measure, the others."""
+    own = sorted(
+        raw.objects(pod, "status", "containerStatuses"), key=lambda status: raw.text(status, "name") != MEASURE
+    )
+    return raw.objects(pod, "status", "initContainerStatuses") + own
 
 
 def _phase(pod: Raw, measure: Raw) -> Phase:
@@ -278,8 +282,10 @@ def _not_starting(container: Raw, warnings: Sequence[Raw], evidence: Sequence[st
 
 def _cause_of_pull_error(reason: str, message: str, warnings: Sequence[Raw]) -> str:
     """The registry's words. The reason alternates, and an older kubelet's back-off hides the cause: an event has it."""
-    if reason != "ImagePullBackOff" or "ErrImagePull" in message:
+    if reason not in ("ErrImagePull", "ImagePullBackOff"):
         return message or reason
+    if message and (reason == "ErrImagePull" or "ErrImagePull" in message):
+        return message
     pulls = [raw.text(event, "message") for event in warnings if raw.text(event, "reason") == "Failed"]
     return next((text for text in reversed(pulls) if text.startswith("Failed to pull image")), "")
 
@@ -306,6 +312,9 @@ def _trouble(pod: Raw, warnings: Sequence[Raw]) -> str:
         waiting = raw.mapping(container, "state", "waiting")
         if raw.text(waiting, "message"):
             return f"{raw.text(waiting, 'reason')}: {raw.text(waiting, 'message')}"
+    if raw.text(pod, "spec", "nodeName"):
+        # What kept the scheduler waiting is over.
+        warnings = [event for event in warnings if raw.text(event, "reason") != "FailedScheduling"]
     if warnings:
         return f"{raw.text(warnings[-1], 'reason')}: {raw.text(warnings[-1], 'message')}"
     return scheduling_message(pod)

@@ -96,7 +96,8 @@ def overdue(pod: Raw, warnings: Sequence[Raw], phase: Phase, limit_s: float, tro
         return failure(Reason.CREATE_ERROR, said, evidence)
     if phase is Phase.PULLING:
         return failure(Reason.IMAGE_PULL, said, evidence)
-    text = f"the pod was bound to its node and did not start: {late}, no event says why; look at the node's kubelet"
+    why = trouble or "no event says why"
+    text = f"the pod was bound to its node and did not start: {late}, {why}; look at the node's kubelet"
     return JobFailure(Reason.NEVER_STARTED, text, capped(evidence))
 
 

@@ -15,6 +15,7 @@ MOST_FINDINGS_A_SUBJECT = 200
 # Past this many findings of subjects that did not pass, only missed and unmeasured ones are listed.
 MOST_FINDINGS = 20_000
 MOST_MATRIX_ROWS = 2_000
+MOST_UPRIGHT_SUBJECTS = 6
 TILES_FROM = 25
 _OUTCOME_RANK = {"missed": 0, "not_measured": 1}
 
@@ -57,6 +58,11 @@ class CheckSection:
     rows: tuple[MatrixRow, ...]
     rows_left_out: int
 
+    @property
+    def upright(self) -> bool:
+        """Whether the values read better with a row a limit: few subjects, many limits."""
+        return len(self.rows) <= MOST_UPRIGHT_SUBJECTS and len(self.columns) > len(self.rows)
+
 
 @dataclass(frozen=True)
 class MatrixColumn:
@@ -71,9 +77,10 @@ class MatrixColumn:
 
 @dataclass(frozen=True)
 class SubjectSection:
-    """One subject that did not pass, with the findings that are listed and how many are not."""
+    """One subject that did not pass, what blocked it, the findings that are listed and how many are not."""
 
     subject: SubjectView
+    blockers: tuple[SubjectView, ...]
     findings: tuple[FindingFacts, ...]
     findings_left_out: int
 
@@ -140,7 +147,7 @@ def sections(view: RunView) -> tuple[CheckSection, ...]:
     for check in view.checks:
         attention: list[SubjectSection] = []
         for subject in sorted((s for s in check.subjects if not s.passed), key=lambda s: severity(s.verdict)):
-            section = _subject_section(subject, left)
+            section = _subject_section(view, subject, left)
             left -= len(section.findings)
             attention.append(section)
         good = [subject for subject in check.subjects if subject.passed]
@@ -157,13 +164,27 @@ def sections(view: RunView) -> tuple[CheckSection, ...]:
     return tuple(made)
 
 
-def _subject_section(subject: SubjectView, left: int) -> SubjectSection:
+def _subject_section(view: RunView, subject: SubjectView, left: int) -> SubjectSection:
     ranked = sorted(subject.findings, key=lambda f: _OUTCOME_RANK.get(f.outcome, len(_OUTCOME_RANK)))
     allowed = min(MOST_FINDINGS_A_SUBJECT, max(left, 0))
     shown = ranked[:allowed]
     if not shown and ranked:
         shown = ranked[:1]
-    return SubjectSection(subject, tuple(shown), len(ranked) - len(shown))
+    return SubjectSection(subject, blockers(view, subject), tuple(shown), len(ranked) - len(shown))
+
+
+def blockers(view: RunView, subject: SubjectView) -> tuple[SubjectView, ...]:
+    """Return what stood in the way of a subject, nearest first, down to the one that nothing blocked."""
+    chain: list[SubjectView] = []
+    current: SubjectView | None = subject
+    while current is not None and current.blocked_by is not None:
+        name = current.blocked_by
+        # A check of one node can be blocked by one that asks the cluster as a whole.
+        current = view.find(name, current.subject) or view.find(name, "cluster")
+        if current is None or current in chain or current is subject:
+            break
+        chain.append(current)
+    return tuple(chain)
 
 
 def _met(finding: FindingFacts) -> bool:
@@ -205,9 +226,10 @@ def _observed(finding: FindingFacts) -> str:
 
 def _folded(values: list[str]) -> str:
     if not values:
-        return "no finding"
+        # The limit does not speak about this subject: it is one of the cluster as a whole, say.
+        return "-"
     if len(values) > 1 and len(set(values)) == 1:
-        return f"{len(values)} times {values[0]}"
+        return f"{values[0]} (each of {len(values)})"
     return ", ".join(values)
 
 

@@ -58,6 +58,7 @@ class Reading:
     last_at: datetime | None = None
     budget: EvidenceBudget = field(default_factory=EvidenceBudget)
     answered_since_resume: set[Key] = field(default_factory=set)
+    plan_is_old: bool = False
 
     @classmethod
     def of(cls, lines: Iterable[Mapping[str, Any]]) -> "Reading":
@@ -87,12 +88,15 @@ class Reading:
     def _keep(self, line: Line) -> None:
         match line:
             case RunStarted():
-                self.started = self.started or line
+                # A resumed run starts again with what holds now; when it all began stays what it was.
+                self.started = line if self.started is None else line.model_copy(update={"t": self.started.t})
                 self._moment(line, "run started")
             case InventoryLine():
                 self.inventory = line
                 self._moment(line, f"inventory read: {plural(len(line.nodes), 'node')}")
             case PlannedLine():
+                if self.plan_is_old:
+                    self.planned, self.plan_is_old = {}, False
                 self.planned.update({(each.check, each.subject): each for each in line.subjects})
                 self._moment(line, f"planned {plural(len(line.subjects), 'answer')}")
             case VerdictLine():
@@ -120,6 +124,7 @@ class Reading:
                 # What was decided before is void: the run went on and has to decide again.
                 self.decision = self.finished = None
                 self.answered_since_resume.clear()
+                self.plan_is_old = True
                 self._moment(line, "resumed")
             case CleanupLine():
                 self._moment(line, _cleanup_text(line))
@@ -139,6 +144,9 @@ class Reading:
             both = f"{before.verdict} and {line.verdict}"
             self.problems.append(f"{line.check} on {line.subject} has two verdicts, {both}: the worse counts.")
             line = min(before, line, key=lambda each: severity(each.verdict))
+        elif before is not None and before.verdict == line.verdict and not line.findings:
+            # A resumed run repeats what was settled without its findings: they are those of the first time.
+            line = before.model_copy(update={"required": line.required})
         self.answered_since_resume.add(key)
         self.verdicts[key] = line
 

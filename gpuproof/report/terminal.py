@@ -3,12 +3,16 @@
 It is fed the record's own lines, the moment they are recorded.
 """
 
+import os
+import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -78,10 +82,25 @@ class Progress:
         self._measured: set[tuple[str, str]] = set()
         self._last: list[Text] = []
         self._live: Live | None = None
+        self._own_file: TextIO | None = None
+        # Lines come from the threads that watch sweeps, the panel is drawn by a thread of rich's own.
+        self._lock = threading.Lock()
+
+    def ends_within(self, seconds: float) -> None:
+        """Say how long the run may take from its start, once that is known."""
+        self._deadline_s = seconds
 
     def __enter__(self) -> "Progress":
+        self._console, self._own_file = _beside_capture(self._console)
         if self._console.is_terminal and not self._console.is_dumb_terminal and not self._quiet:
-            self._live = Live(console=self._console, refresh_per_second=4, transient=True, get_renderable=self._panel)
+            self._live = Live(
+                console=self._console,
+                refresh_per_second=4,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+                get_renderable=self.panel,
+            )
             self._live.start()
         return self
 
@@ -91,9 +110,15 @@ class Progress:
         if self._live is not None:
             self._live.stop()
             self._live = None
+        if self._own_file is not None:
+            self._own_file.close()
 
     def take(self, line: Mapping[str, Any]) -> None:
-        """Show one line of the record; a line without a known event changes nothing."""
+        """Show one line of the record, from any thread; a line without a known event changes nothing."""
+        with self._lock:
+            self._take(line)
+
+    def _take(self, line: Mapping[str, Any]) -> None:
         event = line.get("event")
         self._phase = _PHASES.get(str(event), self._phase)
         match event:
@@ -127,9 +152,14 @@ class Progress:
 
     def _plain(self, text: Text) -> None:
         if self._live is None and not self._quiet:
-            self._console.print(text, soft_wrap=True, highlight=False)
+            _print(self._console, text)
 
-    def _panel(self) -> RenderableType:
+    def panel(self) -> RenderableType:
+        """Return what the live view shows now, from any thread."""
+        with self._lock:
+            return self._drawn()
+
+    def _drawn(self) -> RenderableType:
         planned, done = len(self._planned), len(self._done)
         elapsed = (self._clock() - self._started).total_seconds()
         head = Table.grid(padding=(0, 2))
@@ -146,6 +176,25 @@ class Progress:
         if self._deadline_s is None:
             return ""
         return f", at most {duration(max(0.0, self._deadline_s - elapsed_s))} left"
+
+
+def _beside_capture(console: Console) -> tuple[Console, TextIO | None]:
+    """Return a console on a copy of standard output: pytest takes the original for itself while a check runs."""
+    if not isinstance(sys.stdout, TextIOWrapper) or console.file is not sys.stdout:
+        return console, None
+    try:
+        binary = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    except (OSError, ValueError):
+        return console, None
+    file = TextIOWrapper(binary, encoding=sys.stdout.encoding, errors="replace", line_buffering=True)
+    return Console(file=file, force_terminal=console.is_terminal), file
+
+
+def _print(console: Console, text: Text) -> None:
+    if not console.encoding.startswith("utf"):
+        # A log in an old encoding gets a question mark for a sign, never a traceback.
+        text = Text(text.plain.encode(console.encoding, "replace").decode(console.encoding))
+    console.print(text, soft_wrap=True, highlight=False)
 
 
 def _title(line: Mapping[str, Any]) -> Text:
@@ -195,7 +244,7 @@ def print_summary(console: Console, view: RunView, report: Path | None = None) -
     if report is not None:
         lines.append(Text(f"Report: {report}", "bold"))
     for line in lines:
-        console.print(line, soft_wrap=True, highlight=False)
+        _print(console, line)
 
 
 def _waiver_line(waiver: WaiverFacts) -> Text:

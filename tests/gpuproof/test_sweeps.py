@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from gpuproof.expectation import Deadlines
 from gpuproof.failure import JobFailure, Reason
-from gpuproof.jobs import Deadlines, NotVisited, SweepRequest, Timings, Visited
+from gpuproof.jobs import NotVisited, SweepRequest, Timings, Visited
 from gpuproof.sweeps import Sweep
 from workloads.contract import Measurement
 
-REQUEST = SweepRequest("c", "w", {}, ("a", "b"), 1, Deadlines(1, 1, 1, 1))
+REQUEST = SweepRequest("c", "w", {}, ("a", "b"), 1, Deadlines(1, 1, 1, 1, 1))
 OnResult = Callable[[Visited | NotVisited], None]
 
 

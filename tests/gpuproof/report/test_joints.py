@@ -1,6 +1,7 @@
 """The words and lines that reports share with judging and with the record, held against the real ones."""
 
 import datetime as dt
+import random
 from pathlib import Path
 from typing import get_args
 
@@ -11,6 +12,8 @@ from gpuproof.decision import EXIT_CODES, DecisionOutcome, PlannedSubject, Scope
 from gpuproof.record import Recorder, read_record
 from gpuproof.report import RunView, words
 from gpuproof.report.events import LINES
+from gpuproof.report.html import render_html
+from gpuproof.report.junit import render_junit
 from gpuproof.verdict import Verdict
 from tests.gpuproof.report import synthetic
 from tests.gpuproof.report.synthetic import Lines
@@ -79,3 +82,19 @@ def test_decision_of_the_harness_is_shown_as_it_is(lines: Lines, outcome: str) -
 
     assert view.decision.recorded
     assert (view.decision.outcome, view.decision.exit_code) == (outcome, EXIT_CODES[DecisionOutcome(outcome)])
+
+
+def test_record_cut_at_any_byte_still_gives_a_page_that_accepts_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    with Recorder(path) as recorder:
+        for line in synthetic.run(4, unpullable=["gpu-3"]):
+            fields = {k: v for k, v in line.items() if k not in ("seq", "t", "event")}
+            recorder.append(line["event"], **fields)
+    whole = path.read_bytes()
+
+    for place in random.Random(5).sample(range(len(whole)), 50):
+        path.write_bytes(whole[:place])
+        view = RunView.from_record(read_record(path))
+        assert view.decision.outcome == "UNDECIDED"
+        assert render_html(view).rstrip().endswith("</html>")
+        assert 'errors="0"' not in render_junit(view).splitlines()[1]

@@ -122,6 +122,20 @@ def test_json_fits_its_published_schema_and_reads_back() -> None:
     assert document["schema_version"] == "1.0"
 
 
+def test_fields_that_pipelines_read_are_frozen() -> None:
+    document = json.loads(render_json(RunView.from_record(synthetic.run(1))))
+
+    assert set(document) == {
+        *("schema_version", "simulated", "decision", "counts", "run", "profile", "cluster", "pod_patch"),
+        *("blocking_limits", "waivers", "problems", "checks", "subjects", "limits", "nodes"),
+    }
+    assert set(document["decision"]) == {"outcome", "exit_code", "recorded", "scope", "reasons", "waived"}
+    assert set(document["subjects"][0]) == {
+        *("check", "subject", "verdict", "required", "planned", "answered", "waived_by", "reason_code", "reasons"),
+        *("blocked_by", "duration_s", "findings", "failures", "evidence", "measurements"),
+    }
+
+
 def test_json_of_the_same_record_is_the_same_text() -> None:
     assert render_json(RunView.from_record(synthetic.run(4))) == render_json(RunView.from_record(synthetic.run(4)))
 

@@ -1,6 +1,10 @@
 """The terminal: one plain line a verdict in a log, a live panel on a terminal, and an end that names the report."""
 
 import io
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -72,6 +76,67 @@ def test_live_panel_shows_phase_subjects_counts_and_time_left() -> None:
     assert "FAIL" in text
 
 
+def _python(script: str, tmp_path: Path, **environment: str) -> str:
+    root = str(Path(__file__).parents[3])
+    (tmp_path / "test_inside.py").write_text("import builtins\n\ndef test_inside():\n    builtins.report()\n")
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": root, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **environment},
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stdout.decode("utf-8", "replace")
+
+
+INSIDE_PYTEST = """
+import builtins, pytest
+from rich.console import Console
+from gpuproof.report.terminal import Progress
+from tests.gpuproof.report import synthetic
+
+with Progress(Console()) as progress:
+    builtins.report = lambda: [progress.take(line) for line in synthetic.run(2)]
+    assert pytest.main(["-p", "no:terminal", "-p", "no:cacheprovider", "test_inside.py"]) == 0
+"""
+
+
+def test_lines_reach_the_log_although_pytest_captures_output_while_a_check_runs(tmp_path: Path) -> None:
+    assert "[4/4] ✓ PASS    cuda_runtime gpu-2" in _python(INSIDE_PYTEST, tmp_path)
+
+
+def test_log_in_an_old_encoding_is_no_reason_to_fail(tmp_path: Path) -> None:
+    script = """
+from rich.console import Console
+from gpuproof.report import RunView
+from gpuproof.report.terminal import Progress, print_summary
+from tests.gpuproof.report import synthetic
+
+with Progress(Console()) as progress:
+    [progress.take(line) for line in synthetic.run(1)]
+print_summary(Console(), RunView.from_record(synthetic.run(1)))
+"""
+    text = _python(script, tmp_path, PYTHONIOENCODING="ascii")
+
+    assert "[2/2] ? PASS    cuda_runtime gpu-1" in text
+    assert "ACCEPTED" in text
+
+
+def test_panel_is_drawn_while_many_threads_report() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=120, _environ={"TERM": "xterm"})
+    verdicts = [line for line in synthetic.run(400) if line["event"] == "verdict"]
+    with Progress(console) as progress, ThreadPoolExecutor(4) as pool:
+        progress.ends_within(60)
+        reported = pool.map(progress.take, verdicts)
+        drawn = Console(file=io.StringIO(), width=120)
+        for _ in reported:
+            drawn.print(progress.panel())
+        drawn.print(progress.panel())
+
+    assert "800 PASS" in written(drawn)
+
+
 def summary(lines: Lines, **environment: str) -> str:
     console = Console(
         file=io.StringIO(), force_terminal=True, width=100, _environ={"TERM": "xterm-256color", **environment}
@@ -104,3 +169,23 @@ def test_summary_of_a_killed_run_is_undecided() -> None:
 def test_summary_keeps_colour_to_itself_when_asked() -> None:
     assert "\x1b[3" not in summary(synthetic.run(4), NO_COLOR="1")
     assert "\x1b[" in summary(synthetic.run(4))
+
+
+def test_summary_names_waivers_and_what_no_reason_mentions() -> None:
+    waiver = {"check": "gpu_inventory", "subject": "gpu-9", "owner": "synthetic owner", "reason": "in repair"}
+    waivers = [{**waiver, "expires": "2026-01-01", "expired": True}]
+    text = summary(synthetic.run(4, killed_after=8, short=["gpu-1"], waivers=waivers), NO_COLOR="1")
+
+    assert "Waiver EXPIRED, without effect: gpu_inventory on gpu-9, synthetic owner" in text
+    assert "gpu_inventory on gpu-1: gpus_allocatable is 1 count" in text
+
+
+def test_log_says_what_was_interrupted_and_left_behind() -> None:
+    lines = synthetic.run(1, killed_after=3)
+    lines.append({"event": "interrupted", "signal": "SIGINT"})
+    lines.append({"event": "cleanup", "namespace": "gpuproof-x", "deleted": False, "seconds": 30, "left": ["pod/a"]})
+
+    text = log(lines)
+
+    assert "interrupted by SIGINT" in text
+    assert "namespace gpuproof-x is still there" in text

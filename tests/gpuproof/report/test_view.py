@@ -93,7 +93,8 @@ def _waived(expires: str, *, expired: bool) -> Lines:
     waiver = {"subject": "gpu-2", "owner": "synthetic owner", "reason": "in repair", "expires": expires}
     waivers = [{**waiver, "check": check["check"], "expired": expired} for check in synthetic.CHECKS]
     lines = synthetic.run(4, short=["gpu-2"], waivers=waivers)
-    next(line for line in lines if line["event"] == "decision")["outcome"] = "ACCEPTED"
+    decision = next(line for line in lines if line["event"] == "decision")
+    decision |= {"outcome": "ACCEPTED", "waived": ["gpu_inventory on gpu-2 is FAIL, waived by synthetic owner"]}
     return lines
 
 
@@ -104,6 +105,7 @@ def test_waived_fail_leaves_the_recorded_acceptance_alone() -> None:
     assert subject is not None
     assert subject.waiver is not None
     assert view.decision.outcome == "ACCEPTED"
+    assert view.decision.waived == ("gpu_inventory on gpu-2 is FAIL, waived by synthetic owner",)
 
 
 @pytest.mark.parametrize(("expires", "expired"), [("2026-01-01", True), ("2026-01-01", False), ("soon", False)])
@@ -135,6 +137,28 @@ def test_verdict_after_a_resume_replaces_the_one_before() -> None:
 
     assert [s.verdict for s in view.checks[0].subjects] == ["PASS"]
     assert view.problems == ()
+
+
+def test_resumed_run_keeps_the_findings_it_settled_and_follows_its_new_plan() -> None:
+    script, node_names = Script(), synthetic.names(3)
+    synthetic.begin(script, node_names)
+    found = [synthetic.finding("limit[0]", "gpus_allocatable", 2.0, "= 2 count")]
+    synthetic.verdict(script, "gpu_inventory", "gpu-1", "PASS", findings=found)
+    script.add("resumed", by=["gpuproof", "run", "--resume"])
+    synthetic.begin(script, node_names[:1])
+    synthetic.verdict(script, "gpu_inventory", "gpu-1", "PASS", duration_s=0.0)
+
+    view = RunView.from_record(script.lines)
+
+    subject = view.find("gpu_inventory", "gpu-1")
+    assert subject is not None
+    assert [f.observed for f in subject.findings] == [2.0]
+    assert subject.duration_s == 2.5
+    assert {(s.check, s.subject) for s in view.subjects if s.planned} == {
+        ("gpu_inventory", "gpu-1"),
+        ("cuda_runtime", "gpu-1"),
+    }
+    assert view.run.started_at == RunView.from_record(script.lines[:1]).run.started_at
 
 
 def test_unplanned_verdict_is_shown_and_counts_for_nothing() -> None:

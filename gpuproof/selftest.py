@@ -1,0 +1,208 @@
+"""The proof that each check can fail: the clean simulated cluster, then every fault, each against what it must cause.
+
+It drives the same command a user runs, in processes of its own, and must not know how a check works.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gpuproof.profile import THRESHOLDS
+from gpuproof.record import read_record
+
+CLEAN = "clean"
+RUN_WITHIN_S = 240
+ALL, MISSING, CLUSTER = "all", "missing", "cluster"
+
+Key = tuple[str, str]
+
+
+class SelftestError(Exception):
+    """The self-test cannot be run as asked."""
+
+
+class Expectation(BaseModel):
+    """What a fault must cause: a verdict of a check on the `cluster`, on one node, on `all` nodes or `missing` ones."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    check: str
+    subject: str
+    verdict: str
+    reason: str | None = None
+
+    def covers(self, key: Key) -> bool:
+        """Whether it speaks about this check on this subject."""
+        check, subject = key
+        if check != self.check:
+            return False
+        if self.subject == ALL:
+            return subject != CLUSTER
+        if self.subject == MISSING:
+            return subject.startswith("missing-")
+        return subject == self.subject
+
+
+class Fault(BaseModel):
+    """A fault as the simulated cluster lists it."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    id: str
+    title: str
+    mechanism: str
+    expects: tuple[Expectation, ...]
+
+    @property
+    def outcome(self) -> str:
+        """The decision it must lead to: REJECTED where it makes any check FAIL, else UNDECIDED."""
+        return "REJECTED" if any(expected.verdict == "FAIL" for expected in self.expects) else "UNDECIDED"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One verdict of a run."""
+
+    verdict: str
+    reason_code: str | None
+    blocked_by: str | None
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What one run came to."""
+
+    outcome: str
+    exit_code: int
+    rows: Mapping[Key, Row]
+    output: str
+
+
+EXIT_CODES = {"ACCEPTED": 0, "REJECTED": 1, "UNDECIDED": 3}
+
+
+def list_faults() -> tuple[Fault, ...]:
+    """The faults that the simulated cluster can inject, as its own command lists them."""
+    done = subprocess.run([sys.executable, "-m", "simcluster", "faults"], capture_output=True, timeout=60, check=False)
+    if done.returncode != 0:
+        raise SelftestError(f"the simulated cluster does not list its faults: {done.stderr.decode(errors='replace')}")
+    return TypeAdapter(tuple[Fault, ...]).validate_json(done.stdout)
+
+
+def complaints(fault: Fault | None, reached: Reached) -> list[str]:
+    """Everything in which a run differs from what the fault (None: the clean cluster) must cause."""
+    outcome = fault.outcome if fault else "ACCEPTED"
+    found = []
+    if reached.outcome != outcome or reached.exit_code != EXIT_CODES[outcome]:
+        wanted = f"{outcome} with {EXIT_CODES[outcome]}"
+        found.append(f"decision {reached.outcome} with exit code {reached.exit_code}, expected {wanted}")
+    expects = fault.expects if fault else ()
+    for expected in expects:
+        covered = {key: row for key, row in reached.rows.items() if expected.covers(key)}
+        if not covered:
+            found.append(f"{expected.check} was not asked of {expected.subject}")
+        found += [text for key, row in covered.items() if (text := _differs(expected, key, row))]
+    named = {expected.check for expected in expects if expected.verdict != "PASS"}
+    for key, row in reached.rows.items():
+        if any(expected.covers(key) for expected in expects):
+            continue
+        blocked = row.verdict == "NOT_RUN" and row.blocked_by in named
+        if row.verdict != "PASS" and not blocked:
+            found.append(f"{key[0]} on {key[1]} is {row.verdict} ({row.reason_code}), which this fault must not touch")
+    return found
+
+
+def _differs(expected: Expectation, key: Key, row: Row) -> str | None:
+    if row.verdict != expected.verdict:
+        return f"{key[0]} on {key[1]} is {row.verdict} ({row.reason_code}), expected {expected.verdict}"
+    if expected.reason is not None and row.reason_code != expected.reason:
+        return f"{key[0]} on {key[1]} gives the reason {row.reason_code}, expected {expected.reason}"
+    return None
+
+
+def run_once(fault_id: str | None, out: Path, profile: Path = THRESHOLDS / "simulated.toml") -> Reached:
+    """Run the suite on a fresh simulated cluster with one fault, as a user would; everything it came to."""
+    command = [sys.executable, "-c", "from gpuproof.cli import main; main()", "run", "--cluster", "sim"]
+    command += ["--profile", str(profile), "--out", str(out)]
+    command += ["--sim-fault", fault_id] if fault_id else []
+    done = subprocess.run(command, capture_output=True, timeout=RUN_WITHIN_S, check=False, stdin=subprocess.DEVNULL)
+    output = (done.stdout + done.stderr).decode(errors="replace")
+    try:
+        lines = read_record(out / "record.jsonl")
+    except (OSError, ValueError) as error:
+        return Reached("NONE", done.returncode, {}, f"{output}\n{error}")
+    return Reached(_outcome(lines), done.returncode, rows_of(lines), output)
+
+
+def rows_of(lines: Sequence[Mapping[str, Any]]) -> dict[Key, Row]:
+    """The verdicts of a record."""
+    return {
+        (line["check"], line["subject"]): Row(line["verdict"], line["reason_code"], line["blocked_by"])
+        for line in lines
+        if line["event"] == "verdict"
+    }
+
+
+def _outcome(lines: Sequence[Mapping[str, Any]]) -> str:
+    decisions = [str(line["outcome"]) for line in lines if line["event"] == "decision"]
+    return decisions[-1] if decisions else "NONE"
+
+
+def selftest(only: Sequence[str], jobs: int) -> int:
+    """Run clean and faults, print the matrix; 0 only if all of them came to what they must."""
+    faults = list_faults()
+    unknown = set(only) - {fault.id for fault in faults}
+    if unknown:
+        raise SelftestError(f"no such fault: {', '.join(sorted(unknown))}; there are {', '.join(f.id for f in faults)}")
+    chosen: list[Fault | None] = [None, *(fault for fault in faults if not only or fault.id in only)]
+    console = Console()
+    bad = 0
+    matrix: list[tuple[Fault | None, Reached, list[str]]] = []
+    with tempfile.TemporaryDirectory(prefix="gpuproof-selftest-") as folder, ThreadPoolExecutor(jobs) as pool:
+        runs = [(fault, pool.submit(run_once, _id(fault), Path(folder, _id(fault) or CLEAN))) for fault in chosen]
+        for fault, running in runs:
+            reached = running.result()
+            wrong = complaints(fault, reached)
+            matrix.append((fault, reached, wrong))
+            bad += bool(wrong)
+            console.print(Text(f"{'ok  ' if not wrong else 'BAD '} {_id(fault) or CLEAN}: {reached.outcome}"))
+            for text in wrong:
+                console.print(Text(f"       {text}"))
+    console.print(_matrix(matrix))
+    console.print(f"{len(matrix) - bad} of {len(matrix)} runs came to what they must")
+    return 1 if bad else 0
+
+
+def _id(fault: Fault | None) -> str | None:
+    return fault.id if fault else None
+
+
+def _matrix(runs: Sequence[tuple[Fault | None, Reached, list[str]]]) -> Table:
+    """Fault by check, each cell the verdicts reached and on how many subjects."""
+    checks = list(dict.fromkeys(check for _, reached, _ in runs for check, _ in reached.rows))
+    table = Table("fault", "mechanism", "decision", *checks, "as expected")
+    for fault, reached, wrong in runs:
+        cells = [_cell(reached, check) for check in checks]
+        mechanism = fault.mechanism if fault else ""
+        table.add_row(_id(fault) or CLEAN, mechanism, reached.outcome, *cells, "no" if wrong else "yes")
+    return table
+
+
+def _cell(reached: Reached, check: str) -> str:
+    counts: dict[str, int] = {}
+    for (name, _), row in reached.rows.items():
+        if name == check:
+            counts[row.verdict] = counts.get(row.verdict, 0) + 1
+    return " ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))

@@ -1,0 +1,1 @@
+"""Performance, measured by `make bench` and never judged by a timed test: these machines are noisy."""

@@ -1,0 +1,73 @@
+"""`make bench`: prints every figure with how it was taken; exits 1 where a count (not a time) is out of its bound."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench.sweeps import Cost, sweep
+
+MOST_REQUESTS = 20
+NODES = (4, 64, 512)
+PAUSES_S = (0.01, 1.0, 10.0)
+BLACK_HOLE = "black-hole-node"
+
+
+def main() -> int:
+    """Run every bench."""
+    console = Console(width=150)
+    console.print(f"gpuproof --help: {help_cpu_s():.2f} s of CPU (bound 0.5)")
+    table = Table(
+        "nodes", "pause s", "fault", "visited once", "not visited", "jobs", "requests", "MB received", "lag s", "took s"
+    )
+    good = True
+    for fault, cost in _costs():
+        table.add_row(*_row(fault, cost))
+        console.print(" ".join(_row(fault, cost)))
+        expected = cost.nodes - (1 if fault else 0)
+        visited = len(cost.visits) == expected and set(cost.visits.values()) == {1}
+        good = good and visited and cost.requests <= MOST_REQUESTS
+    console.print(table)
+    console.print("lag: end of the last measurement in its pod to its result in the harness (bound 2 s)")
+    return 0 if good else 1
+
+
+def _costs() -> Iterator[tuple[str, Cost]]:
+    for nodes in NODES:
+        for pause_s in PAUSES_S:
+            yield "", sweep(nodes, pause_s)
+            yield BLACK_HOLE, sweep(nodes, pause_s, (BLACK_HOLE,))
+
+
+def _row(fault: str, cost: Cost) -> tuple[str, ...]:
+    return (
+        str(cost.nodes),
+        f"{cost.seconds:g}",
+        fault or "none",
+        str(sum(count == 1 for count in cost.visits.values())),
+        str(len(cost.not_visited)),
+        str(cost.jobs),
+        str(cost.requests),
+        f"{cost.bytes_received / 1e6:.2f}",
+        f"{cost.lag_s:.2f}",
+        f"{cost.took_s:.1f}",
+    )
+
+
+def help_cpu_s() -> float:
+    """CPU seconds (user and system) of one `gpuproof --help`, the second of two: the first one compiles."""
+    command = [sys.executable, "-c", "from gpuproof.cli import main; main()", "--help"]
+    subprocess.run(command, capture_output=True, check=True)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+if __name__ == "__main__":
+    sys.exit(main())

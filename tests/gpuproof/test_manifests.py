@@ -1,0 +1,212 @@
+"""What is rendered: nothing undefined, nothing injected, the sweep's promises, the patch last."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from gpuproof.manifests import (
+    ManifestError,
+    PodSettings,
+    Renderer,
+    SweepJob,
+    escape,
+    shorter_selection,
+    source_files,
+)
+from gpuproof.podpatch import PatchError, merge, patch_template
+
+
+def renderer(**pod: Any) -> Renderer:
+    settings = PodSettings.from_mapping({"image": "registry.example/team:1"} | pod)
+    return Renderer("r1", "gpuproof-r1", {"node-pool": "a"}, "nvidia.com/gpu", settings)
+
+
+def job(**changed: Any) -> SweepJob:
+    fields: dict[str, Any] = {
+        "name": "cuda-runtime-1",
+        "sweep": "cuda_runtime-1",
+        "check": "cuda_runtime",
+        "workload": "cuda_runtime",
+        "pods": 4,
+        "gpus": 2,
+        "world_size": 1,
+        "active_deadline_s": 600,
+    }
+    return SweepJob(**(fields | changed))
+
+
+def containers(rendered: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {entry["name"]: entry for entry in rendered["spec"]["template"]["spec"]["containers"]}
+
+
+def env(container: dict[str, Any]) -> dict[str, Any]:
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container["env"]}
+
+
+def test_the_namespace_carries_the_labels_that_clean_looks_for() -> None:
+    made = renderer().namespace_object()
+    assert made["metadata"]["name"] == "gpuproof-r1"
+    assert made["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "gpuproof", "gpuproof.dev/run": "r1"}
+
+
+def test_the_sweep_job() -> None:
+    spec = renderer().sweep(job())["spec"]
+    assert (spec["completions"], spec["parallelism"], spec["completionMode"]) == (4, 4, "Indexed")
+    assert (spec["backoffLimitPerIndex"], spec["podReplacementPolicy"]) == (0, "Failed")
+    assert "maxFailedIndexes" not in spec
+    assert spec["activeDeadlineSeconds"] == 600
+    assert spec["ttlSecondsAfterFinished"] > 0
+    pod = spec["template"]["spec"]
+    assert pod["nodeSelector"] == {"node-pool": "a"}
+    assert pod["restartPolicy"] == "Never"
+    (rule,) = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert rule["labelSelector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
+
+
+def test_measure_owns_the_gpus_and_hold_sees_none() -> None:
+    found = containers(renderer().sweep(job()))
+    assert found["measure"]["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    assert "resources" not in found["hold"]
+    assert env(found["hold"])["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert "exit 143" in found["hold"]["command"][-1]
+
+
+def test_no_gpu_asked_no_gpu_requested() -> None:
+    assert "resources" not in containers(renderer().sweep(job(gpus=0)))["measure"]
+
+
+def test_who_the_pod_is_comes_from_kubernetes() -> None:
+    found = env(containers(renderer().sweep(job(params={"n": 512, "text": "a $(HOME) $$"})))["measure"])
+    assert found["GPUPROOF_NODE"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
+    assert found["GPUPROOF_POD"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+    assert found["GPUPROOF_RUN_ID"] == "r1"
+    assert found["GPUPROOF_WORLD_SIZE"] == "1"
+    assert json.loads(found["GPUPROOF_PARAMS"].replace("$$", "$")) == {"n": 512, "text": "a $(HOME) $$"}
+
+
+@pytest.mark.parametrize(("only", "exclude", "operator"), [(("n1",), (), "In"), ((), ("n2", "n3"), "NotIn")])
+def test_selection_of_nodes(only: tuple[str, ...], exclude: tuple[str, ...], operator: str) -> None:
+    pod = renderer().sweep(job(only=only, exclude=exclude))["spec"]["template"]["spec"]
+    rule = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (expression,) = rule["nodeSelectorTerms"][0]["matchExpressions"]
+    assert (expression["operator"], expression["values"]) == (operator, list(only or exclude))
+
+
+def test_without_a_selection_the_pool_is_enough() -> None:
+    assert "nodeAffinity" not in renderer().sweep(job())["spec"]["template"]["spec"]["affinity"]
+
+
+def test_both_selections_are_refused() -> None:
+    with pytest.raises(ManifestError, match="alternatives"):
+        renderer().sweep(job(only=("a",), exclude=("b",)))
+
+
+def test_the_shorter_selection() -> None:
+    pool = [f"n{i}" for i in range(10)]
+    assert shorter_selection(pool, pool) == ((), ())
+    assert shorter_selection(pool, pool[:9]) == ((), ("n9",))
+    assert shorter_selection(pool, pool[:2]) == (("n0", "n1"), ())
+
+
+def test_sources_hold_what_the_workload_imports_and_nothing_else() -> None:
+    made = renderer().sources("gpu_inventory")
+    assert {"__init__.py", "contract.py", "gpu_inventory.py"} <= set(made["data"])
+    mount = containers(renderer().sweep(job(workload="gpu_inventory")))["measure"]
+    assert mount["command"][1:3] == ["-u", "-c"]
+    assert "run_module('workloads.gpu_inventory', run_name='__main__')" in mount["command"][3]
+    (volume,) = renderer().sweep(job(workload="gpu_inventory"))["spec"]["template"]["spec"]["volumes"]
+    assert volume["configMap"]["name"] == made["metadata"]["name"]
+    assert mount["volumeMounts"] == [{"name": volume["name"], "mountPath": "/gpuproof/workloads", "readOnly": True}]
+    assert "PYTHONPATH" not in env(mount)
+
+
+def test_sources_follow_imports(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("from workloads.b import x\nfrom workloads import c\n", encoding="utf-8")
+    (tmp_path / "b.py").write_text("import workloads.d\nimport json\n", encoding="utf-8")
+    for name in "cde":
+        (tmp_path / f"{name}.py").write_text("", encoding="utf-8")
+    assert list(source_files("a", tmp_path)) == ["a.py", "b.py", "c.py", "d.py"]
+
+
+@pytest.mark.parametrize("name", ["absent", "../contract", "", "A"])
+def test_unknown_workload(name: str) -> None:
+    with pytest.raises(ManifestError, match="no workload"):
+        source_files(name)
+
+
+@given(st.text())
+def test_an_escaped_value_arrives_as_it_is(value: str) -> None:
+    assert "$(" not in escape(value).replace("$$", "")
+    assert escape(value).replace("$$", "$") == value
+
+
+@settings(max_examples=25, deadline=None)
+@example("\U0001f600 \\ud83d\\ude00 \x7f \u2028", {})
+@given(st.text(max_size=30), st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=3))
+def test_no_value_breaks_out_of_its_place(text: str, pool: dict[str, str]) -> None:
+    made = Renderer(text, text, pool, "nvidia.com/gpu", PodSettings(image=text, python=text)).sweep(job(check=text))
+    assert made["spec"]["template"]["spec"]["nodeSelector"] == pool
+    assert containers(made)["measure"]["image"] == text
+    assert made["spec"]["completions"] == 4
+
+
+def test_the_profiles_patch_comes_last() -> None:
+    patch = {
+        "runtimeClassName": "nvidia",
+        "containers": [
+            {"name": "measure", "resources": {"limits": {"memory": "8Gi"}}},
+            {"name": "proxy", "image": "p"},
+        ],
+        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
+    }
+    made = renderer(env={"NCCL_DEBUG": "$HOME"}, python="/opt/python", patch=patch).sweep(job())
+    pod = made["spec"]["template"]["spec"]
+    found = containers(made)
+    assert pod["runtimeClassName"] == "nvidia"
+    assert found["measure"]["resources"]["limits"] == {"nvidia.com/gpu": "2", "memory": "8Gi"}
+    assert found["measure"]["command"][0] == "/opt/python"
+    assert env(found["measure"])["NCCL_DEBUG"] == "$$HOME"
+    assert list(found) == ["measure", "hold", "proxy"]
+    assert [volume["name"] for volume in pod["volumes"]] == ["gpuproof-sources", "shm"]
+
+
+def test_a_patch_over_the_whole_template() -> None:
+    patch = {"metadata": {"annotations": {"k": "v"}}, "spec": {"hostNetwork": True}}
+    template = renderer(patch=patch).sweep(job())["spec"]["template"]
+    assert template["metadata"]["annotations"] == {"k": "v"}
+    assert "gpuproof.dev/run" in template["metadata"]["labels"]
+    assert template["spec"]["hostNetwork"] is True
+
+
+def test_an_image_is_needed() -> None:
+    with pytest.raises(ManifestError, match="image"):
+        PodSettings.from_mapping({})
+
+
+def test_strategic_merge() -> None:
+    base = {"a": {"x": 1, "y": 2}, "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}], "args": ["1"]}
+    patch = {
+        "a": {"x": None, "z": 3},
+        "env": [{"name": "B", "value": "3"}, {"name": "A", "$patch": "delete"}, {"name": "C", "value": "4"}],
+        "args": ["2"],
+    }
+    merged = merge(base, patch)
+    assert merged == {
+        "a": {"y": 2, "z": 3},
+        "env": [{"name": "B", "value": "3"}, {"name": "C", "value": "4"}],
+        "args": ["2"],
+    }
+    assert base["a"] == {"x": 1, "y": 2}
+    assert merge(base, {"a": {"$patch": "replace", "only": 1}})["a"] == {"only": 1}
+
+
+@pytest.mark.parametrize("entry", ["text", {"image": "x"}, 3])
+def test_a_list_entry_without_its_merge_key_is_refused(entry: Any) -> None:
+    with pytest.raises(PatchError, match=r"patch\.spec\.containers.*'name'"):
+        patch_template({"spec": {}}, {"containers": [entry]})
