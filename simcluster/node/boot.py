@@ -103,6 +103,8 @@ def enter_namespaces() -> None:
 
 def _become_inside(arguments: Sequence[str], sockets: Sequence[int], parent: int, own_pid: int) -> None:
     syscalls.die_with_parent()
+    # Mounts of its own: the parent still has to remove directories that must not be busy for it.
+    syscalls.unshare(syscalls.CLONE_NEWNS)
     for descriptor in (parent, *sockets):
         os.set_inheritable(descriptor, True)
     environment = {**os.environ, _MARK: ",".join(str(number) for number in (parent, own_pid, *sockets))}
