@@ -62,8 +62,6 @@ async def _value(
 
 
 def command_line(container: Object, variables: Mapping[str, str]) -> list[str]:
-    """command + args with references expanded; the images of the simulator have `python3` as their entry point."""
-    command = list(container.get("command") or [])
-    arguments = list(container.get("args") or [])
-    line = [*(command or ["python3"]), *arguments]
+    """command + args with references expanded; the simulator's images have no entry point and the command `python3`."""
+    line = [*(container.get("command") or []), *(container.get("args") or [])] or ["python3"]
     return [expand(str(word), variables) for word in line]
