@@ -100,6 +100,20 @@ def read_node(obj: raw.Raw, *, gpu_resource: str) -> Node:
     )
 
 
+def gpus_in_use(pods: Iterable[raw.Raw], *, gpu_resource: str) -> dict[str, int]:
+    """By node, the GPUs that pods which have not ended hold there; unreadable counts hold nothing."""
+    held: dict[str, int] = {}
+    for pod in pods:
+        node = raw.text(pod, "spec", "nodeName")
+        if not node or raw.text(pod, "status", "phase") in ("Succeeded", "Failed"):
+            continue
+        for container in raw.objects(pod, "spec", "containers"):
+            wanted, _ = _count(raw.at(container, "resources", "limits", gpu_resource))
+            if wanted:
+                held[node] = held.get(node, 0) + wanted
+    return held
+
+
 def untolerated(node: Node, tolerations: Iterable[raw.Raw]) -> tuple[Taint, ...]:
     """The taints that keep a pod with these tolerations off the node."""
     wanted = list(tolerations)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gpuproof.catalogue import Check
 from gpuproof.decision import Key, PlannedSubject, ScopeResult, VerdictLine, judge_scope
-from gpuproof.expectation import CoverCanary, State
+from gpuproof.expectation import CoverCanary, CoverShare, State
 from gpuproof.profile import Profile
 from gpuproof.suite import ClusterSubject, NodeSubject
 from gpuproof.verdict import Verdict
@@ -30,17 +30,27 @@ class Plan:
 
 
 def make_plan(checks: Sequence[Check], profile: Profile, in_scope: Sequence[str]) -> Plan:
-    """The plan for the nodes found in the profile's scope; those it has too few of become `missing-1` …"""
+    """The plan for the nodes found in the profile's scope; those it has too few of become `missing-1` …
+
+    A scope that covers a share of the pool misses no node by name: `judge_coverage` counts whether enough were judged.
+    """
     expected = expected_nodes(profile)
+    if isinstance(profile.scope.cover, CoverShare):
+        nodes = tuple(NodeSubject(name) for name in in_scope)
+        return Plan(nodes, _questions(checks, profile, nodes), expected)
     absent = [NodeSubject(f"missing-{number}", missing=True) for number in range(1, expected - len(in_scope) + 1)]
     nodes = (*(NodeSubject(name) for name in in_scope), *absent)
+    return Plan(nodes, _questions(checks, profile, nodes), expected)
+
+
+def _questions(checks: Sequence[Check], profile: Profile, nodes: Sequence[NodeSubject]) -> tuple[PlannedSubject, ...]:
     subjects: list[PlannedSubject] = []
     for check in checks:
         required = profile.checks[check.name].state is State.REQUIRED
         names = [ClusterSubject().name] if check.asks_cluster else []
         names += [node.name for node in nodes] if check.asks_nodes else []
         subjects += [PlannedSubject(check.name, name, required) for name in names]
-    return Plan(nodes, tuple(subjects), expected)
+    return tuple(subjects)
 
 
 def expected_nodes(profile: Profile) -> int:

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 
 from gpuproof import __version__, describe
 from gpuproof.catalogue import Check
-from gpuproof.cluster.port import NODES, Cluster, ClusterError
+from gpuproof.cluster.port import NODES, PODS, Cluster, ClusterError
 from gpuproof.conclusion import conclude
 from gpuproof.decision import Decision, VerdictLine, decide, exit_code
-from gpuproof.expectation import State
+from gpuproof.expectation import CoverShare, State
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.finding import Context, fleet_medians
-from gpuproof.inventory import Inventory, Node, read_inventory
+from gpuproof.inventory import Inventory, Node, gpus_in_use, read_inventory
 from gpuproof.jobs import NotVisited, OnResult, RunNamespace, StartedJob, Sweeper, SweepRequest, Visited
 from gpuproof.limits import MaxFraction, MinFraction, Reference
 from gpuproof.manifests import PodSettings, Renderer
@@ -62,6 +62,9 @@ class Run:
         self.judged: dict[tuple[str, str], VerdictLine] = dict(setting.earlier)
         self.decision: Decision | None = None
         self._began = time.monotonic()
+        self._late = False
+        self._alarm = threading.Timer(setting.profile.deadlines.run_s, self._out_of_time)
+        self._alarm.daemon = True
         self._sweeps: dict[tuple[str, str], Sweep] = {}
         self._namespace: RunNamespace | None = None
         self._renderer = renderer(setting)
@@ -77,15 +80,29 @@ class Run:
     def open(self) -> None:
         """Look at the cluster, plan, and write both down; raises `ClusterError`."""
         profile = self.setting.profile
+        self._alarm.start()
         version = self.cluster.server_version()
         listing = self.cluster.list_objects(NODES)
         inventory = read_inventory(
             listing.items, gpu_resource=profile.cluster.gpu_resource, resource_version=listing.resource_version
         )
         self._inventory = inventory
-        self._nodes = {node.name: node for node in inventory.in_pool(scope_labels(profile))}
+        busy = self._busy()
+        self._nodes = {n.name: n for n in inventory.in_pool(scope_labels(profile)) if n.name not in busy}
         self.plan = make_plan(self.setting.checks, profile, list(self._nodes))
         self._write_start(inventory, version)
+
+    def _busy(self) -> Mapping[str, int]:
+        """Nodes whose GPUs others hold: a scope that covers a share of the pool asks the idle ones only."""
+        profile = self.setting.profile
+        if not isinstance(profile.scope.cover, CoverShare):
+            return {}
+        pods = self.cluster.list_objects(PODS, field_selector="status.phase!=Succeeded,status.phase!=Failed")
+        return gpus_in_use(pods.items, gpu_resource=profile.cluster.gpu_resource)
+
+    def _out_of_time(self) -> None:
+        self._late = True
+        self.stop.set()
 
     def _write_start(self, inventory: Inventory, version: str) -> None:
         profile = self.setting.profile
@@ -275,7 +292,10 @@ class Run:
 
     def close(self, interrupted: str | None = None) -> Decision:
         """Stop work, tidy up, decide. Never raises for what the cluster does: what is left behind is written down."""
+        self._alarm.cancel()
         self.stop.set()
+        if self._late and not interrupted:
+            interrupted = f"the run's deadline of {self.setting.profile.deadlines.run_s:g} s"
         if interrupted:
             self.record.append("interrupted", signal=interrupted)
         for sweep in self._sweeps.values():

@@ -1,0 +1,1 @@
+"""Whole runs on the simulated cluster, started as a user starts them."""
