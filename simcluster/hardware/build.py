@@ -18,17 +18,17 @@ SOURCES = Path(__file__).resolve().parent / "native"
 LIBRARIES = {"libcuda.so.1": "cuda.c", "libnvidia-ml.so.1": "nvml.c"}
 
 
-class CompilerMissing(RuntimeError):
+class CompilerMissingError(RuntimeError):
     """There is no C compiler; the text says which to install."""
 
 
 def compiler() -> list[str]:
-    """The command of a C compiler. Raises `CompilerMissing`."""
+    """The command of a C compiler. Raises `CompilerMissingError`."""
     if shutil.which("cc"):
         return ["cc"]
     if find_spec("ziglang") is not None:
         return [sys.executable, "-m", "ziglang", "cc"]
-    raise CompilerMissing("no C compiler for the driver stand-ins: install `cc`, or `pip install ziglang`")
+    raise CompilerMissingError("no C compiler for the driver stand-ins: install `cc`, or `pip install ziglang`")
 
 
 def _cache() -> Path:
@@ -40,7 +40,9 @@ def _cache() -> Path:
 
 
 def build_into(directory: Path) -> None:
-    """Put the libraries into `directory`, from the cache where it has them. Raises `CompilerMissing`, `CalledProcessError`."""
+    """Put the libraries into `directory`, from the cache where it can.
+
+    Raises `CompilerMissingError`, `CalledProcessError`."""
     cache = _cache()
     for library, source in LIBRARIES.items():
         cached = cache / library

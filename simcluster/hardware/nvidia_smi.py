@@ -1,6 +1,7 @@
 """Stand-in for nvidia-smi inside simulated containers: answers from the state file in the real tool's text formats.
 
-Owns formats and exit codes of the questions it knows; runs alone under `python -I -S`, and must not import the simulator.
+Owns formats and exit codes of the questions it knows; runs alone under `python -I -S`, and must not import the
+simulator.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from dataclasses import dataclass, field
 
 NOT_FOUND, DRIVER_MISSING, BAD_QUERY, BAD_ARGUMENT = 6, 9, 2, 1
 Row = dict[str, str]
+_NO_DRIVER = (
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA "
+    "driver is installed and running.\n\n"
+)
 
 
 @dataclass
@@ -44,7 +49,7 @@ def read_state(path: str) -> State | None:
 
 
 def _fixed(text: str) -> Callable[[Row], str]:
-    return lambda gpu: text
+    return lambda _: text
 
 
 def _of(key: str) -> Callable[[Row], str]:
@@ -124,8 +129,8 @@ def query(state: State, gpus: list[Row], names: list[str], options: list[str]) -
             unit = _FIELDS[name][0] if name in _FIELDS else ""
             headers.append(f"{name} [{unit}]" if unit else name)
         lines.append(", ".join(headers))
-    for gpu in gpus:
-        lines.append(", ".join(_cell(state, gpu, name, units="nounits" not in options) for name in canonical))
+    units = "nounits" not in options
+    lines += [", ".join(_cell(state, gpu, name, units=units) for name in canonical) for gpu in gpus]
     return "\n".join(lines) + "\n", 0
 
 
@@ -164,11 +169,11 @@ def table(state: State, gpus: list[Row]) -> str:
     ]
     for gpu in gpus:
         power = f"{float(gpu['power']):.0f}W / {float(gpu['power_limit']):>4.0f}W"
+        usage = gpu["utilization"] + "%"
         memory = f"{gpu['used']}MiB / {gpu['memory']:>6}MiB"
         lines += [
             f"| {gpu['index']:>3}  {gpu['product'][:28]:<28} On  |   {gpu['pci']} Off | {gpu['ecc_uncorrected']:>20} |",
-            f"| N/A {gpu['temperature']:>4}C    P0 {power:>24} | {memory:>22} |"
-            f" {gpu['utilization'] + '%':>7} {'Default':>12} |",
+            f"| N/A {gpu['temperature']:>4}C    P0 {power:>24} | {memory:>22} | {usage:>7} {'Default':>12} |",
             f"|{'':41}|{'':24}| {gpu['mig']:>20} |",
             _COLUMNS,
         ]
@@ -277,11 +282,7 @@ def _chosen(gpus: list[Row], which: str | None) -> list[Row]:
 def answer(state: State | None, arguments: list[str]) -> tuple[str, int]:
     """Text for standard output and the exit code."""
     if state is None:
-        return (
-            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest "
-            "NVIDIA driver is installed and running.\n\n",
-            DRIVER_MISSING,
-        )
+        return _NO_DRIVER, DRIVER_MISSING
     gpus = _chosen(state.gpus, _value(arguments, "-i", "--id"))
     if not gpus:
         return "No devices were found\n", NOT_FOUND
@@ -303,9 +304,9 @@ def answer(state: State | None, arguments: list[str]) -> tuple[str, int]:
     if words[:2] == ["topo", "-m"]:
         return topology(gpus), 0
     return (
-        f"Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n\n"
+        "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n\n"
         if words[0].startswith("--")
-        else f'Option "{words[0]}" is not recognized. Please run \'nvidia-smi -h\'.\n\n',
+        else f"Option \"{words[0]}\" is not recognized. Please run 'nvidia-smi -h'.\n\n",
         BAD_ARGUMENT,
     )
 

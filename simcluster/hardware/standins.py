@@ -15,7 +15,7 @@ _TOOL = Path(__file__).resolve().parent / "nvidia_smi.py"
 
 
 def install_standins(directory: Path) -> None:
-    """Fill `directory` with bin/ and lib/. Raises `CompilerMissing` where nothing can build the libraries."""
+    """Fill `directory` with bin/ and lib/. Raises `CompilerMissingError` where nothing can build the libraries."""
     binaries, libraries = directory / "bin", directory / "lib"
     binaries.mkdir(parents=True)
     libraries.mkdir(parents=True)

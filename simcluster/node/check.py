@@ -59,7 +59,7 @@ def _try_all(scratch: Path) -> str:
         layers = f"lowerdir=/usr,upperdir={scratch}/upper,workdir={scratch}/work"
         syscalls.mount("overlay", str(scratch / "merged"), "overlay", data=layers)
         make_bridge()
-    except boot.NamespacesForbidden as error:
+    except boot.NamespacesForbiddenError as error:
         return str(error)
     except OSError as error:
         return f"{error}: this kernel lacks overlayfs in user namespaces (Linux 5.11 or later) or bridges."
