@@ -32,6 +32,7 @@ class Scheduler:
         self._client = client
         self._recorder = recorder
         self._settle_s = timing.s(0.1)
+        self._repeat_s = timing.s(5.0)
         self._snapshot = Snapshot()
         self._filters = Filters(self._snapshot)
         self._queue = SchedulingQueue(timing.s(1.0), timing.s(10.0))
@@ -76,7 +77,7 @@ class Scheduler:
             self._queue.drop(fields.uid(new))
             freed = self._snapshot.put_pod(new)
             newly_bound = old is None or not fields.node_of(old)
-            if freed or (newly_bound and self._attracts(new)):
+            if freed or (newly_bound and self._queue.someone_follows_others()):
                 self._changed()
         elif not self._ours(new):
             self._queue.drop(fields.uid(new))
@@ -84,11 +85,6 @@ class Scheduler:
             self._queue.put(pod_info(new))
         else:
             self._queue.refresh(pod_info(new))
-
-    @staticmethod
-    def _attracts(pod: Object) -> bool:
-        """A pod that others may want to be near to, for all that is known: any with labels."""
-        return bool(fields.labels(pod))
 
     @staticmethod
     def _ours(pod: Object) -> bool:
@@ -174,6 +170,10 @@ class Scheduler:
 
     async def _tell(self, waiting: Waiting, message: str) -> None:
         pod = waiting.pod
+        now = asyncio.get_running_loop().time()
+        if waiting.message == message and now - waiting.told_at < self._repeat_s:
+            return
+        waiting.told_at = now
         self._recorder.record_action(NAME, pod.raw, "Warning", "FailedScheduling", message, action="Scheduling")
         if waiting.message == message:
             return

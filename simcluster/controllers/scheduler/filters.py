@@ -6,7 +6,7 @@ Owns the rules and their order; must not know scores, queues or the client.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from simcluster.controllers import fields
@@ -61,9 +61,37 @@ class Filters:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._static: dict[str, _Static] = {}
+        self._refused: dict[Hashable, Found] = {}
+        self._refused_at = -1
 
     def find(self, pod: PodInfo, volumes: VolumeCheck | None = None) -> Found:
-        """Try all nodes."""
+        """Try all nodes, unless a pod that asks for the same was just tried in vain and nothing has changed since."""
+        if self._refused_at != self._snapshot.version:
+            self._refused_at = self._snapshot.version
+            self._refused.clear()
+        alike = self._alike(pod) if volumes is None else None
+        known = self._refused.get(alike) if alike is not None else None
+        if known is not None:
+            return known
+        found = self._search(pod, volumes)
+        if alike is not None and not found.fitting:
+            self._refused[alike] = found
+        return found
+
+    def _alike(self, pod: PodInfo) -> Hashable:
+        """Equal for pods that get the same answer: the pods of one Job differ in labels that no rule asks for."""
+        own = (*pod.terms, *pod.anti_terms, *(spread.term for spread in pod.spreads))
+        return (
+            pod.placement,
+            tuple(sorted(pod.requests.items())),
+            pod.ports,
+            own,
+            pod.spreads,
+            tuple(term.matches(pod.namespace, pod.labels) for term in own),
+            self._snapshot.terms.repelling_terms(pod),
+        )
+
+    def _search(self, pod: PodInfo, volumes: VolumeCheck | None) -> Found:
         static = self._static_for(pod)
         found = Found(reasons=Counter(static.reasons), nodes=len(self._snapshot.nodes))
         checks = self._pod_checks(pod, static)

@@ -14,12 +14,13 @@ from simcluster.controllers.scheduler.terms import TermIndex
 
 
 class Snapshot:
-    """`nodes` by name; `shape` counts changes of nodes that matter to rules about nodes."""
+    """`nodes` by name; `shape` counts changes of nodes that matter to rules about nodes, `version` all changes."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeInfo] = {}
         self.terms = TermIndex()
         self.shape = 0
+        self.version = 0
         self._where: dict[str, str] = {}
         self._waiting: dict[str, dict[str, PodInfo]] = {}
 
@@ -30,6 +31,7 @@ class Snapshot:
         if old is not None and _alike(old.raw, node):
             old.raw = node
             return False
+        self.version += 1
         fresh = node_info(node)
         if old is None or _rules(old.raw) != _rules(node):
             self.shape += 1
@@ -48,6 +50,7 @@ class Snapshot:
         node = self.nodes.pop(name, None)
         if node is not None:
             self.shape += 1
+            self.version += 1
             self._waiting[name] = node.pods
             for uid in node.pods:
                 self.terms.remove(uid)
@@ -57,6 +60,7 @@ class Snapshot:
         if self._where.get(pod.uid) == node_name:
             return
         self.release(pod.uid)
+        self.version += 1
         self._where[pod.uid] = node_name
         node = self.nodes.get(node_name)
         if node is None:
@@ -74,6 +78,7 @@ class Snapshot:
         if node is None:
             self._waiting.get(name, {}).pop(uid, None)
             return False
+        self.version += 1
         node.remove(node.pods[uid])
         self.terms.remove(uid)
         return True
