@@ -96,7 +96,7 @@ def check_metadata(kind: Kind, obj: Object) -> list[Cause]:
 
 
 def _own_labels(obj: Object) -> dict[str, str]:
-    """Labels that the object was given, without those that a Job took over from its template, which are checked there."""
+    """Labels of the object, without those that a Job took over from its template, which are checked there."""
     labels: dict[str, str] = obj["metadata"].get("labels") or {}
     template = (obj.get("spec") or {}).get("template") if obj["kind"] == "Job" else None
     taken = ((template or {}).get("metadata") or {}).get("labels") or {}

@@ -1,5 +1,7 @@
 """A fresh API server for each test, its HTTP side, and a kubelet that answers for one node."""
 
+# ruff: noqa: ARG002  # the kubelet of the tests has to take the port's arguments
+
 from __future__ import annotations
 
 import asyncio

@@ -1,7 +1,7 @@
 """Requests recorded on a real Kubernetes 1.36 are answered in the same words.
 
-The recordings (golden/*.json) keep what a client can rely on: codes, reasons, messages, details, warnings, data, labels and
-field managers. Dumps of Go structures inside messages are cut off there and not claimed.
+The recordings (golden/*.json) keep what a client can rely on: codes, reasons, messages, details, warnings, data,
+labels and field managers. Dumps of Go structures inside messages are cut off there and not claimed.
 """
 
 from __future__ import annotations
@@ -67,10 +67,8 @@ def _agrees(expected: Any, found: Any) -> bool:
     if isinstance(expected, list):
         return isinstance(found, list) and len(expected) == len(found) and all(map(_agrees, expected, found))
     if isinstance(expected, str) and isinstance(found, str):
-        return (
-            found == expected
-            or ("nvalid value: " in expected[-17:] or "negative)" in expected)
-            and found.startswith(expected)
+        return found == expected or (
+            ("nvalid value: " in expected[-17:] or "negative)" in expected) and found.startswith(expected)
         )
     return bool(expected == found)
 
