@@ -22,6 +22,7 @@ class Waiting:
     tried_at: float = 0.0
     message: str = ""
     told_at: float = 0.0
+    nominated: str = ""
 
 
 @dataclass
