@@ -23,11 +23,17 @@ _CLOSE_STDIN = 255
 _NORMAL = 1000
 
 
-def requested(call: Call) -> str:
-    """The protocol to speak. Raises ApiError 400 without an upgrade, 403 where none is known."""
-    headers = call.request.headers
-    if headers.get("Upgrade", "").lower() != "websocket":
+def check_upgrade(call: Call) -> None:
+    """Raises ApiError 400 for a request that wants no upgrade."""
+    if "Upgrade" not in call.request.headers:
         raise errors.bad_request("Upgrade request required")
+
+
+def requested(call: Call) -> str:
+    """The protocol to speak. Raises ApiError 400 for an upgrade to SPDY, UnknownProtocolError where none is known."""
+    headers = call.request.headers
+    if headers["Upgrade"].lower() != "websocket":
+        raise errors.bad_request("this server carries exec and attach over websockets only")
     offered = [part.strip() for part in headers.get("Sec-WebSocket-Protocol", "").split(",") if part.strip()]
     for protocol in offered or ["channel.k8s.io"]:
         if protocol in PROTOCOLS:

@@ -75,9 +75,10 @@ class Subresources:
         container = logs.container_of(pod, call.query.get("container", ""))
         if not pod["spec"].get("nodeName"):
             raise errors.bad_request(f"pod {name} does not have a host assigned")
-        protocol = execs.requested(call)
+        execs.check_upgrade(call)
         if not _running(pod, container):
             return web.Response(status=500, text=f'container not found ("{container}")')
+        protocol = execs.requested(call)
         tty = options.flag(call.query, "tty")
         return await execs.serve(call, self._kubelet(pod), name, container, protocol=protocol, tty=tty)
 

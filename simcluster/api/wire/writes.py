@@ -125,7 +125,7 @@ class Writes:
             if "cannot unmarshal" not in error.message:
                 raise
             why = error.message.partition(": ")[2]
-            shown = json.dumps(json.dumps(patched, separators=(",", ":")))
+            shown = json.dumps(json.dumps(dict(sorted(patched.items())), separators=(",", ":")))
             cause = errors.invalid_value("patch", shown, why)
             raise errors.invalid_kind("", "", "", [cause]) from error
 

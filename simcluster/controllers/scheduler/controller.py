@@ -17,6 +17,7 @@ from simcluster.controllers.scheduler.podinfo import NodeInfo, PodInfo, pod_info
 from simcluster.controllers.scheduler.queue import SchedulingQueue, Waiting
 from simcluster.controllers.scheduler.scoring import best
 from simcluster.controllers.scheduler.snapshot import Snapshot
+from simcluster.controllers.scheduler.volumes import PodVolumes
 from simcluster.timing import Timing
 
 log = logging.getLogger(__name__)
@@ -34,10 +35,14 @@ class Scheduler:
         self._snapshot = Snapshot()
         self._filters = Filters(self._snapshot)
         self._queue = SchedulingQueue(timing.s(1.0), timing.s(10.0))
+        self._volumes = PodVolumes(client, informers, self._changed)
+        self._volume_patience_s = timing.s(600.0)
+        self._binding: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
         self._change: asyncio.TimerHandle | None = None
         informers.of("nodes").on_change(self._on_node)
         informers.of("pods").on_change(self._on_pod)
+        self._pods = informers.of("pods").items
 
     def start(self) -> None:
         """Start after the informers."""
@@ -48,9 +53,10 @@ class Scheduler:
         self._queue.close()
         if self._change is not None:
             self._change.cancel()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = [*self._binding, *([self._task] if self._task is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _on_node(self, old: Object | None, new: Object | None) -> None:
         if new is not None:
@@ -120,16 +126,40 @@ class Scheduler:
 
     async def _schedule(self, waiting: Waiting) -> None:
         pod = waiting.pod
-        found = self._filters.find(pod)
-        if found.fitting:
-            await self._bind(waiting, best(pod, found.fitting, self._snapshot.terms))
+        obstacle = self._volumes.obstacle(pod) if pod.spec.get("volumes") else None
+        if obstacle is not None:
+            self._queue.park(waiting)
+            await self._tell(waiting, f"0/{len(self._snapshot.nodes)} nodes are available: {obstacle}. not found")
             return
-        self._queue.park(waiting)
-        await self._tell(waiting, found.message())
+        found = self._filters.find(pod, self._volumes.refusal if pod.spec.get("volumes") else None)
+        if not found.fitting:
+            self._queue.park(waiting)
+            await self._tell(waiting, found.message())
+            return
+        node = best(pod, found.fitting, self._snapshot.terms)
+        self._snapshot.assign(pod, node.name)
+        if pod.spec.get("volumes") and self._volumes.unbound(pod):
+            self._queue.drop(pod.uid)
+            task = asyncio.create_task(self._bind_with_volumes(waiting, node), name=f"volumes of {pod.name}")
+            self._binding.add(task)
+            task.add_done_callback(self._binding.discard)
+            return
+        await self._bind(waiting, node)
+
+    async def _bind_with_volumes(self, waiting: Waiting, node: NodeInfo) -> None:
+        pod = waiting.pod
+        try:
+            if await self._volumes.reserve(pod, node.name, self._volume_patience_s):
+                await self._bind(waiting, node)
+                return
+        except ApiError as error:
+            log.info("volumes of pod %s/%s: %s", pod.namespace, pod.name, error.message)
+        self._snapshot.release(pod.uid)
+        if (pod.namespace, pod.name) in self._pods:
+            self._queue.put(pod)
 
     async def _bind(self, waiting: Waiting, node: NodeInfo) -> None:
         pod = waiting.pod
-        self._snapshot.assign(pod, node.name)
         try:
             await self._client.bind(pod.namespace, pod.name, node.name)
         except ApiError as error:

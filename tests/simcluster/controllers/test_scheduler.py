@@ -79,7 +79,7 @@ async def test_a_pod_that_waits_for_gpus_runs_as_soon_as_their_holder_ends(four:
 
 
 async def test_several_lacks_are_listed_in_order(four: World) -> None:
-    resources = {"requests": {"cpu": "100", "memory": "1Ti", "example.com/x": "1"}}
+    resources = {"requests": {"cpu": "100", "memory": "1Ti"}, "limits": {"example.com/x": "1"}}
     container = {"name": "c", "image": "i", "resources": resources}
     await four.pod("p", containers=[container])
     lacks = "4 Insufficient cpu, 4 Insufficient example.com/x, 4 Insufficient memory"
