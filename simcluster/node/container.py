@@ -142,10 +142,14 @@ class Container:
         self._pod.changed()
 
     async def _sleep(self, delay_s: float) -> None:
+        """Sleep until the time is over or `stop` ends it."""
         self._sleeper = asyncio.create_task(asyncio.sleep(delay_s))
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._sleeper
-        self._sleeper = None
+        try:
+            # Unlike awaiting the sleeper itself, this tells its end from the end of this task.
+            await asyncio.wait([self._sleeper])
+        finally:
+            self._sleeper.cancel()
+            self._sleeper = None
 
     # ---- restarts
 
