@@ -4,6 +4,7 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import ClassVar
 
 from gpuproof.expectation import Scalar
 
@@ -109,7 +110,7 @@ class Measured:
     statistic: str
     environment: str
     valid_until: dt.date | None = None
-    kind: str = field(default="measured", init=False)
+    kind: ClassVar[str] = "measured"
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class Published:
     fraction: float | None = None
     note: str = ""
     valid_until: dt.date | None = None
-    kind: str = field(default="published", init=False)
+    kind: ClassVar[str] = "published"
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class Derived:
     read_on: dt.date | None = None
     note: str = ""
     valid_until: dt.date | None = None
-    kind: str = field(default="derived", init=False)
+    kind: ClassVar[str] = "derived"
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ class Contract:
     clause: str
     date: dt.date
     valid_until: dt.date | None = None
-    kind: str = field(default="contract", init=False)
+    kind: ClassVar[str] = "contract"
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class Provisional:
 
     reason: str
     replace_by: dt.date
-    kind: str = field(default="provisional", init=False)
+    kind: ClassVar[str] = "provisional"
 
 
 Provenance = Measured | Published | Derived | Contract | Provisional
