@@ -4,7 +4,6 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
 
 from gpuproof.expectation import Scalar
 
@@ -110,7 +109,7 @@ class Measured:
     statistic: str
     environment: str
     valid_until: dt.date | None = None
-    kind: ClassVar[str] = "measured"
+    kind: str = field(default="measured", init=False)
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,7 @@ class Published:
     fraction: float | None = None
     note: str = ""
     valid_until: dt.date | None = None
-    kind: ClassVar[str] = "published"
+    kind: str = field(default="published", init=False)
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,7 @@ class Derived:
     read_on: dt.date | None = None
     note: str = ""
     valid_until: dt.date | None = None
-    kind: ClassVar[str] = "derived"
+    kind: str = field(default="derived", init=False)
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ class Contract:
     clause: str
     date: dt.date
     valid_until: dt.date | None = None
-    kind: ClassVar[str] = "contract"
+    kind: str = field(default="contract", init=False)
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ class Provisional:
 
     reason: str
     replace_by: dt.date
-    kind: ClassVar[str] = "provisional"
+    kind: str = field(default="provisional", init=False)
 
 
 Provenance = Measured | Published | Derived | Contract | Provisional

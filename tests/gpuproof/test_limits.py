@@ -1,7 +1,7 @@
 """Limits as values: what they are called, whom they speak about, and when their provenance blocks an acceptance."""
 
 import datetime as dt
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -125,6 +125,11 @@ def test_a_number_blocks_from_the_day_after_its_last_valid_day(provenance: Prove
     assert provenance_block(provenance, TODAY) is None
     text = provenance_block(provenance, TODAY + dt.timedelta(days=1))
     assert text == f"out of date: {provenance.kind} number valid until {TODAY}"
+
+
+@pytest.mark.parametrize("provenance", [*NUMBERS, Provisional("none yet", TODAY)], ids=lambda p: p.kind)
+def test_the_kind_of_a_provenance_is_not_for_the_caller_to_choose(provenance: Provenance) -> None:
+    assert {item.name: item.init for item in fields(provenance)}["kind"] is False
 
 
 def test_a_number_without_an_end_never_blocks() -> None:
