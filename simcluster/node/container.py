@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from simcluster.api.port import Object
-from simcluster.node import images, memory, termination
+from simcluster.node import memory, termination
 from simcluster.node.clock import now
 from simcluster.node.context import NodeContext
 from simcluster.node.environment import command_line, environment
 from simcluster.node.logs import LogWriter, last_output
+from simcluster.node.pulling import have_image
 from simcluster.node.quantity import parse
 from simcluster.node.runtime import Launch, LaunchError, Process
 from simcluster.node.sources import PodFacts, SourceMissingError
@@ -81,7 +82,8 @@ class Container:
         self._path = f"spec.{section}{{{record.name}}}"
         self._halt = False
 
-    def _stopped(self) -> bool:
+    def stopped(self) -> bool:
+        """Whether `stop` has been called: nothing is started any more."""
         return self._halt
 
     @property
@@ -100,15 +102,15 @@ class Container:
         """Until the container has ended for good."""
         delay_s = 0.0
         try:
-            while not self._stopped():
+            while not self.stopped():
                 if delay_s:
-                    await self._sleep(delay_s)
-                if self._stopped() or not await self._ready_to_start():
+                    await self.sleep(delay_s)
+                if self.stopped() or not await self._ready_to_start():
                     break
                 failure = await self._start()
                 if not failure:
                     await self._wait()
-                if self._stopped() or not self._restarts():
+                if self.stopped() or not self._restarts():
                     break
                 self._put_off(failure, delay_s)
                 delay_s = self._next_delay(delay_s)
@@ -126,22 +128,27 @@ class Container:
         attempt = self._attempt
         if attempt is None:
             return
-        self._emit("Normal", "Killing", f"Stopping container {self.record.name}")
+        self.emit("Normal", "Killing", f"Stopping container {self.record.name}")
         if grace_s > 0:
             await self._node.site.runtime.kill(attempt.process, signal.SIGTERM)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(attempt.process.exited), grace_s)
         await self._node.site.runtime.kill(attempt.process, signal.SIGKILL)
 
-    def _emit(self, kind: str, reason: str, message: str) -> None:
+    def emit(self, kind: str, reason: str, message: str) -> None:
+        """Report an event about this container."""
         self._node.events.emit(self._pod.pod, kind, reason, message, self._path)
+
+    def wait_as(self, reason: str, message: str = "") -> None:
+        """Show that and why the container waits."""
+        self._set(waiting(reason, message))
 
     def _set(self, state: dict[str, Any], *, ready: bool = False) -> None:
         self.record.state = state
         self.record.ready = ready
         self._pod.changed()
 
-    async def _sleep(self, delay_s: float) -> None:
+    async def sleep(self, delay_s: float) -> None:
         """Sleep until the time is over or `stop` ends it."""
         self._sleeper = asyncio.create_task(asyncio.sleep(delay_s))
         try:
@@ -172,31 +179,28 @@ class Container:
         metadata = self._pod.pod["metadata"]
         if delay_s == 0.0:
             if failure:
-                self._set(waiting("RunContainerError", failure))
+                self.wait_as("RunContainerError", failure)
             return
         real_s = round(self._next_delay(delay_s) / self._node.site.timing.scale)
         where = f"{metadata['name']}_{metadata['namespace']}({metadata['uid']})"
-        self._set(
-            waiting(
-                "CrashLoopBackOff", f"back-off {real_s}s restarting failed container={self.record.name} pod={where}"
-            )
-        )
-        self._emit("Warning", "BackOff", f"Back-off restarting failed container {self.record.name} in pod {where}")
+        text = f"back-off {real_s}s restarting failed container={self.record.name} pod={where}"
+        self.wait_as("CrashLoopBackOff", text)
+        self.emit("Warning", "BackOff", f"Back-off restarting failed container {self.record.name} in pod {where}")
 
     # ---- image and configuration
 
     async def _ready_to_start(self) -> bool:
-        if not await self._have_image():
+        if not await have_image(self.spec, self._node, self):
             return False
-        while not self._stopped():
+        while not self.stopped():
             try:
                 self.env = await environment(
                     self._node.site.client, self._pod.facts(), self.spec, self._given_environment()
                 )
             except SourceMissingError as missing:
-                self._set(waiting("CreateContainerConfigError", str(missing)))
-                self._emit("Warning", "Failed", f"Error: {missing}")
-                await self._sleep(self._node.site.timing.s(10.0))
+                self.wait_as("CreateContainerConfigError", str(missing))
+                self.emit("Warning", "Failed", f"Error: {missing}")
+                await self.sleep(self._node.site.timing.s(10.0))
                 continue
             return True
         return False
@@ -205,62 +209,6 @@ class Container:
         given = dict(self._node.site.base_env)
         given["HOSTNAME"] = self._pod.pod["spec"].get("hostname") or self._pod.pod["metadata"]["name"]
         return given
-
-    async def _have_image(self) -> bool:
-        name = str(self.spec["image"])
-        policy = self.spec.get("imagePullPolicy") or images.default_policy(name)
-        timing = self._node.site.timing
-        backoff_s = timing.image_backoff_s
-        while not self._stopped():
-            try:
-                image = images.parse_image(name)
-            except images.InvalidImageError as invalid:
-                await self._image_trouble("InvalidImageName", str(invalid), "InspectFailed")
-                continue
-            if self._node.images.has(image) and policy != "Always":
-                self._emit(
-                    "Normal",
-                    "Pulled",
-                    f'Container image "{name}" already present on machine and can be accessed by the pod',
-                )
-                return True
-            if policy == "Never":
-                text = f'Container image "{name}" is not present with pull policy of Never'
-                await self._image_trouble("ErrImageNeverPull", text, "ErrImageNeverPull")
-                continue
-            error = self._pull(name, image)
-            if not error:
-                return True
-            self._set(waiting("ErrImagePull", error))
-            await self._sleep(backoff_s / 2)
-            if self._stopped():
-                break
-            self._emit("Normal", "BackOff", f'Back-off pulling image "{name}"')
-            self._emit("Warning", "Failed", "Error: ImagePullBackOff")
-            self._set(waiting("ImagePullBackOff", f'Back-off pulling image "{name}": ErrImagePull: {error}'))
-            await self._sleep(backoff_s / 2)
-            backoff_s = min(backoff_s * 2, timing.s(_LONGEST_BACKOFF_S))
-        return False
-
-    async def _image_trouble(self, reason: str, text: str, event: str) -> None:
-        self._emit("Warning", event, text)
-        self._emit("Warning", "Failed", f"Error: {reason}")
-        self._set(waiting(reason, text))
-        await self._sleep(self._node.site.timing.s(12.0))
-
-    def _pull(self, name: str, image: images.Image) -> str:
-        self._emit("Normal", "Pulling", f'Pulling image "{name}"')
-        error = self._node.images.pull(image)
-        if error:
-            self._emit("Warning", "Failed", f'Failed to pull image "{name}": {error}')
-            self._emit("Warning", "Failed", "Error: ErrImagePull")
-        else:
-            self._emit(
-                "Normal",
-                "Pulled",
-                f'Successfully pulled image "{name}" in 12ms (12ms including waiting). Image size: 169134827 bytes.',
-            )
-        return error
 
     # ---- process
 
@@ -276,7 +224,7 @@ class Container:
         descriptors = [os.open(os.devnull, os.O_RDONLY), log.pipe("stdout"), log.pipe("stderr")]
         try:
             self.launch = await self._pod.launch_for(self.spec, self.env, command_line(self.spec, self.env), message)
-            self._emit("Normal", "Created", "Container created")
+            self.emit("Normal", "Created", "Container created")
             process = await self._node.site.runtime.launch(self.launch, descriptors)
         except LaunchError as failure:
             log.finish()
@@ -285,7 +233,7 @@ class Container:
             for descriptor in descriptors:
                 os.close(descriptor)
         self._attempt = _Attempt(process, log, message, now())
-        self._emit("Normal", "Started", "Container started")
+        self.emit("Normal", "Started", "Container started")
         self.first_start.set()
         self._set({"running": {"startedAt": self._attempt.started_at}}, ready=True)
         for listener in self._node.site.on_running:
@@ -293,7 +241,7 @@ class Container:
         return ""
 
     def _failed_to_start(self, text: str) -> str:
-        self._emit("Warning", "Failed", f"Error: {text}")
+        self.emit("Warning", "Failed", f"Error: {text}")
         self.record.state = {
             "terminated": {
                 "exitCode": 128,
