@@ -78,6 +78,8 @@ class Container:
         self._policy = restart_policy
         self._attempt: _Attempt | None = None
         self._sleeper: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+        self.begun = False
         section = "containers" if record.role == "app" else "initContainers"
         self._path = f"spec.{section}{{{record.name}}}"
         self._halt = False
@@ -101,14 +103,16 @@ class Container:
     async def run(self) -> None:
         """Until the container has ended for good."""
         delay_s = 0.0
+        self.begun = True
         try:
             while not self.stopped():
                 if delay_s:
                     await self.sleep(delay_s)
                 if self.stopped() or not await self._ready_to_start():
                     break
-                failure = await self._start()
-                if not failure:
+                async with self._starting:
+                    failure = "" if self.stopped() else await self._start()
+                if self._attempt is not None:
                     await self._wait()
                 if self.stopped() or not self._restarts():
                     break
@@ -125,7 +129,8 @@ class Container:
         self._halt = True
         if self._sleeper is not None:
             self._sleeper.cancel()
-        attempt = self._attempt
+        async with self._starting:
+            attempt = self._attempt
         if attempt is None:
             return
         self.emit("Normal", "Killing", f"Stopping container {self.record.name}")
@@ -144,6 +149,8 @@ class Container:
         self._set(waiting(reason, message))
 
     def _set(self, state: dict[str, Any], *, ready: bool = False) -> None:
+        if self.record.exit_code is not None and "terminated" not in state:
+            self.record.last_state = self.record.state
         self.record.state = state
         self.record.ready = ready
         self._pod.changed()
@@ -175,7 +182,6 @@ class Container:
 
     def _put_off(self, failure: str, delay_s: float) -> None:
         """Show why the container waits; the first restart comes at once, and is not called a back-off yet."""
-        self.record.last_state = self.record.state
         metadata = self._pod.pod["metadata"]
         if delay_s == 0.0:
             if failure:
@@ -214,13 +220,11 @@ class Container:
 
     async def _start(self) -> str:
         """Start the process; the failure's text, or "" where it runs."""
-        if self.record.last_state or self.record.exit_code is not None:
-            self.record.restart_count += 1
-        self.record.container_id = f"containerd://{uuid.uuid4().hex}{uuid.uuid4().hex}"
-        self.record.image_id = f"sha256:{uuid.uuid5(uuid.NAMESPACE_URL, str(self.spec['image'])).hex * 2}"
-        message = self._pod.directory / f"{self.record.name}_{self.record.restart_count}.message"
+        again = bool(self.record.last_state) or self.record.exit_code is not None
+        number = self.record.restart_count + again
+        message = self._pod.directory / f"{self.record.name}_{number}.message"
         message.write_bytes(b"")
-        log = LogWriter(self._log_file(self.record.restart_count))
+        log = LogWriter(self._log_file(number))
         descriptors = [os.open(os.devnull, os.O_RDONLY), log.pipe("stdout"), log.pipe("stderr")]
         try:
             self.launch = await self._pod.launch_for(self.spec, self.env, command_line(self.spec, self.env), message)
@@ -228,17 +232,25 @@ class Container:
             process = await self._node.site.runtime.launch(self.launch, descriptors)
         except LaunchError as failure:
             log.finish()
+            self._identify(number)
             return self._failed_to_start(f"{_RUNTIME_WORDS}{failure}: unknown")
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
         self._attempt = _Attempt(process, log, message, now())
+        self._identify(number)
         self.emit("Normal", "Started", "Container started")
         self.first_start.set()
-        self._set({"running": {"startedAt": self._attempt.started_at}}, ready=True)
+        self._set({"running": {"startedAt": self._attempt.started_at}}, ready=self.record.role != "init")
         for listener in self._node.site.on_running:
             listener(self._node.name, self._pod.pod, self.record.name)
         return ""
+
+    def _identify(self, number: int) -> None:
+        """The attempt counts and has an identity from the moment its state changes, not before."""
+        self.record.restart_count = number
+        self.record.container_id = f"containerd://{uuid.uuid4().hex}{uuid.uuid4().hex}"
+        self.record.image_id = f"sha256:{uuid.uuid5(uuid.NAMESPACE_URL, str(self.spec['image'])).hex * 2}"
 
     def _failed_to_start(self, text: str) -> str:
         self.emit("Warning", "Failed", f"Error: {text}")
