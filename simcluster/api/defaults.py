@@ -278,6 +278,16 @@ def again(resource: str, old: Object, new: Object) -> Object:
     return new
 
 
+_WITH_SPEC = (
+    "nodes",
+    "resourcequotas",
+    "limitranges",
+    "leases.coordination.k8s.io",
+    "networkpolicies.networking.k8s.io",
+    "poddisruptionbudgets.policy",
+)
+"""Kinds without defaults of their own that always show a spec."""
+
 _TEMPLATED = frozenset({"daemonsets.apps", "deployments.apps", "replicasets.apps", "statefulsets.apps"})
 
 ON_CREATE: Mapping[str, Callable[[Object], Object]] = {
@@ -299,6 +309,7 @@ ON_CREATE: Mapping[str, Callable[[Object], Object]] = {
         podManagementPolicy="OrderedReady",
         updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
     ),
+    **dict.fromkeys(_WITH_SPEC, _with(spec={})),
     "storageclasses.storage.k8s.io": _with(reclaimPolicy="Delete", volumeBindingMode="Immediate"),
     "priorityclasses.scheduling.k8s.io": _with(preemptionPolicy="PreemptLowerPriority"),
 }

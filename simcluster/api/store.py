@@ -222,7 +222,7 @@ def _key(entry: Entry) -> Key:
 class Store:
     """All collections under one revision counter."""
 
-    def __init__(self, history: int = 20_000) -> None:
+    def __init__(self, history: int = 10_000) -> None:
         self.revision = Revision()
         self._history = history
         self._collections: dict[str, Collection] = {}

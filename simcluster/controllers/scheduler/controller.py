@@ -12,17 +12,21 @@ from simcluster.api.port import ApiError, Client, Object
 from simcluster.controllers import clock, fields
 from simcluster.controllers.events import EventRecorder
 from simcluster.controllers.informers import Informers
-from simcluster.controllers.scheduler.filters import Filters
+from simcluster.controllers.requests import delete_if_there, pod_condition, set_pod_status
+from simcluster.controllers.scheduler.filters import Filters, Found
 from simcluster.controllers.scheduler.podinfo import NodeInfo, PodInfo, pod_info
+from simcluster.controllers.scheduler.preemption import cheapest, may_preempt
 from simcluster.controllers.scheduler.queue import SchedulingQueue, Waiting
 from simcluster.controllers.scheduler.scoring import best
 from simcluster.controllers.scheduler.snapshot import Snapshot
 from simcluster.controllers.scheduler.volumes import PodVolumes
+from simcluster.controllers.workqueue import UNEXPECTED_SHAPE
 from simcluster.timing import Timing
 
 log = logging.getLogger(__name__)
 NAME = "default-scheduler"
 YIELD_EVERY = 8
+PREEMPTING = "default-scheduler: preempting to accommodate a higher priority pod"
 
 
 class Scheduler:
@@ -32,6 +36,7 @@ class Scheduler:
         self._client = client
         self._recorder = recorder
         self._settle_s = timing.s(0.1)
+        self._repeat_s = timing.s(5.0)
         self._snapshot = Snapshot()
         self._filters = Filters(self._snapshot)
         self._queue = SchedulingQueue(timing.s(1.0), timing.s(10.0))
@@ -70,13 +75,14 @@ class Scheduler:
         if new is None:
             if old is not None:
                 self._queue.drop(fields.uid(old))
+                self._snapshot.withdraw(fields.uid(old))
                 if self._snapshot.release(fields.uid(old)):
                     self._changed()
         elif fields.node_of(new):
             self._queue.drop(fields.uid(new))
             freed = self._snapshot.put_pod(new)
             newly_bound = old is None or not fields.node_of(old)
-            if freed or (newly_bound and self._attracts(new)):
+            if freed or (newly_bound and self._queue.someone_follows_others()):
                 self._changed()
         elif not self._ours(new):
             self._queue.drop(fields.uid(new))
@@ -84,11 +90,6 @@ class Scheduler:
             self._queue.put(pod_info(new))
         else:
             self._queue.refresh(pod_info(new))
-
-    @staticmethod
-    def _attracts(pod: Object) -> bool:
-        """A pod that others may want to be near to, for all that is known: any with labels."""
-        return bool(fields.labels(pod))
 
     @staticmethod
     def _ours(pod: Object) -> bool:
@@ -116,7 +117,7 @@ class Scheduler:
                 log.info("pod %s/%s: %s", waiting.pod.namespace, waiting.pod.name, error.message)
                 self._queue.park(waiting)
                 self._changed()
-            except (KeyError, TypeError, ValueError, AttributeError):
+            except UNEXPECTED_SHAPE:
                 # A pod in a shape nobody expected must not keep all others from their nodes.
                 log.exception("pod %s/%s", waiting.pod.namespace, waiting.pod.name)
                 self._queue.park(waiting)
@@ -134,7 +135,8 @@ class Scheduler:
         found = self._filters.find(pod, self._volumes.refusal if pod.spec.get("volumes") else None)
         if not found.fitting:
             self._queue.park(waiting)
-            await self._tell(waiting, found.message())
+            room = await self._make_room(waiting, found)
+            await self._tell(waiting, found.message(preempting=room))
             return
         node = best(pod, found.fitting, self._snapshot.terms)
         self._snapshot.assign(pod, node.name)
@@ -145,6 +147,29 @@ class Scheduler:
             task.add_done_callback(self._binding.discard)
             return
         await self._bind(waiting, node)
+
+    async def _make_room(self, waiting: Waiting, found: Found) -> bool:
+        """Send pods of lower priority away where that helps; whether room is being made."""
+        pod = waiting.pod
+        never = pod.spec.get("preemptionPolicy") == "Never"
+        if never or not found.preemptible or pod.priority <= self._snapshot.lowest_priority():
+            return False
+        if not may_preempt(pod, waiting.nominated, self._snapshot):
+            return True
+        choice = cheapest(pod, found.preemptible, self._snapshot, self._filters)
+        if choice is None:
+            return False
+        waiting.nominated = choice.node.name
+        self._snapshot.nominate(pod, choice.node.name)
+        nominated = {"nominatedNodeName": choice.node.name}
+        await set_pod_status(self._client, pod.raw, nominated)
+        for victim in choice.victims:
+            target = pod_condition("DisruptionTarget", "True", "PreemptionByScheduler", PREEMPTING)
+            await set_pod_status(self._client, victim.raw, {"conditions": [target]})
+            await delete_if_there(self._client, "pods", victim.raw)
+            message = f"Preempted by pod {pod.uid} on node {choice.node.name}"
+            self._recorder.record_action(NAME, victim.raw, "Normal", "Preempted", message, action="Preempting")
+        return True
 
     async def _bind_with_volumes(self, waiting: Waiting, node: NodeInfo) -> None:
         pod = waiting.pod
@@ -169,11 +194,16 @@ class Scheduler:
                 return
             raise
         self._queue.drop(pod.uid)
+        self._snapshot.withdraw(pod.uid)
         message = f"Successfully assigned {pod.namespace}/{pod.name} to {node.name}"
         self._recorder.record_action(NAME, pod.raw, "Normal", "Scheduled", message, action="Binding")
 
     async def _tell(self, waiting: Waiting, message: str) -> None:
         pod = waiting.pod
+        now = asyncio.get_running_loop().time()
+        if waiting.message == message and now - waiting.told_at < self._repeat_s:
+            return
+        waiting.told_at = now
         self._recorder.record_action(NAME, pod.raw, "Warning", "FailedScheduling", message, action="Scheduling")
         if waiting.message == message:
             return

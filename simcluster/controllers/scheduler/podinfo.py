@@ -29,7 +29,7 @@ class Spread:
     required: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PodInfo:
     """A pod as the scheduler sees it; `requests` holds one of "pods" too. `placement` is equal for equal node rules."""
 

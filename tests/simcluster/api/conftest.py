@@ -144,7 +144,7 @@ class ProcessKubelet:
         finally:
             feeder.cancel()
 
-    async def proxy(  # noqa: PLR0917
+    async def proxy(
         self, namespace: str, pod: str, port: int, method: str, path: str, headers: Mapping[str, str], body: bytes
     ) -> ProxyResponse:
         """Say what was asked."""

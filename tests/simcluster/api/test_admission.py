@@ -150,3 +150,87 @@ async def test_hooks_change_and_refuse(registry: KubeletRegistry) -> None:
     assert made["spec"]["containers"][0]["resources"]["limits"] == {"memory": "64Mi"}
     assert (await refused(api, pod("unwanted"))).message == "no such pods here"
     await api.close()
+
+
+_RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
+_SECURE = {
+    "allowPrivilegeEscalation": False,
+    "runAsNonRoot": True,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+_VIOLATIONS = (
+    'PodSecurity "restricted:latest": allowPrivilegeEscalation != false (container "c" must set '
+    'securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (container "c" must set '
+    'securityContext.capabilities.drop=["ALL"]), runAsNonRoot != true (pod or container "c" must set '
+    'securityContext.runAsNonRoot=true), seccompProfile (pod or container "c" must set '
+    'securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost")'
+)
+
+
+async def test_pod_security_refuses_pods_and_warns_about_jobs(api: ApiServer, http: Http) -> None:
+    await api.client.create("namespaces", {"metadata": {"name": "tight", "labels": _RESTRICTED}})
+    answer = await http("POST", "/api/v1/namespaces/tight/pods", pod("bare"))
+    assert answer.json["message"] == f'pods "bare" is forbidden: violates {_VIOLATIONS}'
+    template = {"spec": {"restartPolicy": "Never", "containers": [container()]}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template}}
+    accepted = await http("POST", "/apis/batch/v1/namespaces/tight/jobs", job)
+    assert accepted.status == 201
+    assert accepted.headers["Warning"].replace("\\", "") == f'299 - "would violate {_VIOLATIONS}"'
+    secure = await http("POST", "/api/v1/namespaces/tight/pods", pod("ok", container(securityContext=_SECURE)))
+    assert secure.status == 201
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"hostNetwork": True}, "host namespaces (hostNetwork=true)"),
+        ({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, 'hostPath volumes (volume "v")'),
+    ],
+)
+async def test_pod_security_baseline(api: ApiServer, spec: Object, why: str) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": "baseline"}
+    await api.client.patch("namespaces", "default", {"metadata": {"labels": labels}})
+    error = await refused(api, pod("x", **spec))
+    assert error.message == f'pods "x" is forbidden: violates PodSecurity "baseline:latest": {why}'
+
+
+async def test_what_a_pod_refers_to_must_exist(api: ApiServer) -> None:
+    error = await refused(api, pod("x", serviceAccountName="nosa"))
+    why = 'error looking up service account default/nosa: serviceaccount "nosa" not found'
+    assert error.message == f'pods "x" is forbidden: {why}'
+    error = await refused(api, pod("x", priorityClassName="high"))
+    assert error.message == 'pods "x" is forbidden: no PriorityClass with name high was found'
+    error = await refused(api, pod("x", runtimeClassName="nvidia"))
+    assert error.message == 'pods "x" is forbidden: pod rejected: RuntimeClass "nvidia" not found'
+
+
+async def test_a_priority_class_gives_its_number(api: ApiServer) -> None:
+    await api.client.create("priorityclasses.scheduling.k8s.io", {"metadata": {"name": "high"}, "value": 7})
+    made = await api.client.create("pods", pod("x", priorityClassName="high"), "default")
+    assert made["spec"]["priority"] == 7
+
+
+async def test_a_claim_gets_the_default_storage_class(api: ApiServer) -> None:
+    annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
+    storage = {"metadata": {"name": "fast", "annotations": annotations}, "provisioner": "x"}
+    await api.client.create("storageclasses.storage.k8s.io", storage)
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    made = await api.client.create("persistentvolumeclaims", {"metadata": {"name": "c"}, "spec": spec}, "default")
+    assert made["spec"]["storageClassName"] == "fast"
+
+
+async def test_the_standing_namespaces_may_not_be_deleted(http: Http) -> None:
+    answer = await http("DELETE", "/api/v1/namespaces/default")
+    assert answer.json["message"] == 'namespaces "default" is forbidden: this namespace may not be deleted'
+
+
+async def test_no_finalizer_comes_after_the_delete(api: ApiServer) -> None:
+    body = {"metadata": {"name": "held", "finalizers": ["example.com/hold"]}}
+    await api.client.create("configmaps", body, "default")
+    await api.client.delete("configmaps", "held", "default")
+    more = {"metadata": {"finalizers": ["example.com/hold", "example.com/more"]}}
+    with pytest.raises(ApiError) as error:
+        await api.client.patch("configmaps", "held", more, "default")
+    assert error.value.code == 422
+    assert 'found new finalizers []string{"example.com/more"}' in error.value.message

@@ -16,9 +16,15 @@ SCALE = 0.05
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+def scale() -> float:
+    """How fast the cluster's clock runs; a module of slow happenings may override it."""
+    return SCALE
+
+
+@pytest.fixture
+async def world(scale: float) -> AsyncIterator[World]:
     """The cluster with controllers running and no node yet."""
-    timing = Timing(scale=SCALE)
+    timing = Timing(scale=scale)
     gate = Gate()
     server = ApiServer(registry=KubeletRegistry(), hooks=[gate])
     manager = ControllerManager(server.client, timing)
