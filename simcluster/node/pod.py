@@ -16,7 +16,7 @@ from typing import Any
 from simcluster.api.port import ApiError, Object
 from simcluster.node.clock import now
 from simcluster.node.container import Container
-from simcluster.node.context import GPU_RESOURCE, NodeContext
+from simcluster.node.context import NodeContext
 from simcluster.node.hosts import HostsFiles
 from simcluster.node.network import Lease
 from simcluster.node.rootfs import RootPlan
@@ -244,8 +244,8 @@ class PodWorker:
         if self.node.gpus is None:
             return []
         resources = container.get("resources") or {}
-        asked = int((resources.get("limits") or {}).get(GPU_RESOURCE, 0))
-        granted = self.node.grant(self.uid, container["name"], asked)
+        held = self.node.devices.grant(self.uid, container["name"], resources.get("limits") or {})
+        granted = [unit for resource, units in held.items() if resource.startswith("nvidia.com/") for unit in units]
         seen = granted[: max(0, len(granted) - self.node.troubles.hidden_gpus)] if granted else []
         state = self.directory / f"{container['name']}.gpus"
         self.node.gpus.show(state, seen)
@@ -311,7 +311,7 @@ class PodWorker:
         self.finished.set()
         self._close_unstarted()
         self._final = True
-        self.node.release(self.uid)
+        self.node.devices.release(self.uid)
         await self._write()
         for container in self.containers.values():
             if self.node.gpus is not None:
