@@ -1,7 +1,8 @@
 """GPU models by their everyday name: what the driver and GPU feature discovery say of them.
 
 Owns these numbers. Pure data: it must not know topologies or nodes. Memory is MiB as the driver reports it (less than
-the marketing number where ECC or firmware keep a part); power limit in W, clocks in MHz. Sources: NVIDIA's data sheets for power and compute capability; memory as listed by `nvidia-smi` in public reports.
+the marketing number where ECC or firmware keep a part); power limit in W, clocks in MHz.
+Sources: NVIDIA's data sheets for power and compute capability; memory as listed by `nvidia-smi` in public reports.
 """
 
 from __future__ import annotations
