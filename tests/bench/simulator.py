@@ -82,8 +82,7 @@ def hollow(nodes: int, pods: int) -> list[Figure]:
 
         start = time.perf_counter()
         await _rate(connections, pods, create)
-        while await _some_not_running(connections[0]):
-            await asyncio.sleep(0.5)
+        await _all_running(connections[0])
         took_s = time.perf_counter() - start
         counted = json.loads(await connections[0].send("GET", "/api/v1/nodes?limit=1"))
         if 1 + counted["metadata"].get("remainingItemCount", 0) != nodes + 1:
@@ -121,9 +120,12 @@ async def _until_succeeded(connection: Connection, name: str) -> float:
         await asyncio.sleep(0.005)
 
 
-async def _some_not_running(connection: Connection) -> bool:
+async def _all_running(connection: Connection) -> None:
     query = "limit=1&fieldSelector=status.phase!%3DRunning"
-    return bool(json.loads(await connection.send("GET", f"{PODS}?{query}"))["items"])
+    while True:
+        if not json.loads(await connection.send("GET", f"{PODS}?{query}"))["items"]:
+            return
+        await asyncio.sleep(0.5)
 
 
 async def _rate(
