@@ -10,8 +10,8 @@ import contextlib
 import os
 import signal
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from simcluster.node.clock import now
 from simcluster.node.context import NodeContext
 from simcluster.node.environment import command_line, environment
 from simcluster.node.logs import LogWriter, last_output
+from simcluster.node.probes import is_ready_at_start, watch_probes
 from simcluster.node.pulling import have_image
 from simcluster.node.quantity import parse
 from simcluster.node.runtime import Launch, LaunchError, Process
@@ -241,7 +242,8 @@ class Container:
         self._identify(number)
         self.emit("Normal", "Started", "Container started")
         self.first_start.set()
-        self._set({"running": {"startedAt": self._attempt.started_at}}, ready=self.record.role != "init")
+        ready = self.record.role != "init" and is_ready_at_start(self.spec)
+        self._set({"running": {"startedAt": self._attempt.started_at}}, ready=ready)
         for listener in self._node.site.on_running:
             listener(self._node.name, self._pod.pod, self.record.name)
         return ""
@@ -270,10 +272,12 @@ class Container:
     async def _wait(self) -> None:
         attempt = self._attempt
         assert attempt is not None
-        watcher = asyncio.create_task(self._watch_memory(attempt)) if self._memory_limit() else None
-        code = await asyncio.shield(attempt.process.exited)
-        if watcher is not None:
-            watcher.cancel()
+        watchers = [asyncio.create_task(watch) for watch in self._watches(attempt)]
+        try:
+            code = await asyncio.shield(attempt.process.exited)
+        finally:
+            for watcher in watchers:
+                watcher.cancel()
         attempt.log.finish()
         self._attempt = None
         state: dict[str, Any] = {
@@ -287,6 +291,49 @@ class Container:
         if text:
             state["message"] = text
         self._set({"terminated": state}, ready=self.record.role == "init" and code == 0)
+
+    def _watches(self, attempt: _Attempt) -> list[Coroutine[Any, Any, None]]:
+        watches = [self._watch_memory(attempt)] if self._memory_limit() else []
+        if any(self.spec.get(kind) for kind in ("startupProbe", "readinessProbe", "livenessProbe")):
+            watches.append(watch_probes(self))
+        return watches
+
+    # ---- probes
+
+    @property
+    def address(self) -> str:
+        """Where the container's ports are."""
+        return self._pod.facts().pod_ip if self._node.mode == "full" else "127.0.0.1"
+
+    def show_ready(self, *, ready: bool) -> None:
+        """A probe has found the container ready, or no longer so."""
+        if self.record.running and self.record.ready != ready:
+            self.record.ready = ready
+            self._pod.changed()
+
+    async def run_probe(self, command: Sequence[str]) -> int:
+        """Run a command inside the container; its exit code, 1 where it cannot start."""
+        if self._attempt is None or self.launch is None:
+            return 1
+        null = os.open(os.devnull, os.O_RDWR)
+        try:
+            wanted = replace(self.launch, argv=list(command))
+            process = await self._node.site.runtime.enter(self._attempt.process, wanted, [null] * 3)
+        except LaunchError:
+            return 1
+        finally:
+            os.close(null)
+        return await asyncio.shield(process.exited)
+
+    async def kill_unhealthy(self) -> None:
+        """Liveness is lost: end the process, so that the restart policy decides."""
+        if self._attempt is not None:
+            restarted = "will be restarted" if self._restarts() else "will be killed"
+            text = f"Container {self.record.name} failed liveness probe, {restarted}"
+            self.emit("Normal", "Killing", text)
+            await self._node.site.runtime.kill(self._attempt.process, signal.SIGKILL)
+
+    # ---- the end
 
     def _message(self, attempt: _Attempt, code: int) -> str:
         spec = self._pod.pod["spec"]
