@@ -11,19 +11,18 @@ import os
 import signal
 import uuid
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from simcluster.api.port import Object
-from simcluster.node import memory, termination
+from simcluster.node.attempt import Attempt, memory_limit
 from simcluster.node.clock import now
 from simcluster.node.context import NodeContext
 from simcluster.node.environment import command_line, environment
-from simcluster.node.logs import LogWriter, last_output
+from simcluster.node.logs import LogWriter
 from simcluster.node.probes import is_ready_at_start, watch_probes
 from simcluster.node.pulling import have_image
-from simcluster.node.quantity import parse
 from simcluster.node.runtime import Launch, LaunchError, Process
 from simcluster.node.sources import PodFacts, SourceMissingError
 from simcluster.node.status import EPOCH, ContainerRecord, waiting
@@ -54,15 +53,6 @@ class PodSide(Protocol):
     async def launch_for(self, container: Object, env: Mapping[str, str], argv: list[str], message: Path) -> Launch: ...
 
 
-@dataclass
-class _Attempt:
-    process: Process
-    log: LogWriter
-    message: Path
-    started_at: str
-    out_of_memory: bool = False
-
-
 class Container:
     """Runs one container of a pod until it has ended for good."""
 
@@ -77,7 +67,7 @@ class Container:
         self._pod = pod
         self._node = pod.node
         self._policy = restart_policy
-        self._attempt: _Attempt | None = None
+        self._attempt: Attempt | None = None
         self._sleeper: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self.begun = False
@@ -238,7 +228,7 @@ class Container:
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        self._attempt = _Attempt(process, log, message, now())
+        self._attempt = Attempt(process, log, message, now())
         self._identify(number)
         self.emit("Normal", "Started", "Container started")
         self.first_start.set()
@@ -287,13 +277,14 @@ class Container:
             "finishedAt": now(),
             "containerID": self.record.container_id,
         }
-        text = self._message(attempt, code)
+        text = attempt.last_words(self._pod.pod, self.spec, code, self._node.troubles.message_limit)
         if text:
             state["message"] = text
         self._set({"terminated": state}, ready=self.record.role == "init" and code == 0)
 
-    def _watches(self, attempt: _Attempt) -> list[Coroutine[Any, Any, None]]:
-        watches = [self._watch_memory(attempt)] if self._memory_limit() else []
+    def _watches(self, attempt: Attempt) -> list[Coroutine[Any, Any, None]]:
+        limit = memory_limit(self.spec)
+        watches = [attempt.watch_memory(self._node.site.runtime, limit)] if limit else []
         if any(self.spec.get(kind) for kind in ("startupProbe", "readinessProbe", "livenessProbe")):
             watches.append(watch_probes(self))
         return watches
@@ -332,28 +323,3 @@ class Container:
             text = f"Container {self.record.name} failed liveness probe, {restarted}"
             self.emit("Normal", "Killing", text)
             await self._node.site.runtime.kill(self._attempt.process, signal.SIGKILL)
-
-    # ---- the end
-
-    def _message(self, attempt: _Attempt, code: int) -> str:
-        spec = self._pod.pod["spec"]
-        count = len(spec.get("containers", [])) + len(spec.get("initContainers") or [])
-        limit = termination.limit_for(count)
-        if self._node.troubles.message_limit is not None:
-            limit = min(limit, self._node.troubles.message_limit)
-        policy = self.spec.get("terminationMessagePolicy", "File")
-        output = last_output(attempt.log.path, termination.FALLBACK_BYTES) if policy != "File" and code else b""
-        return termination.message(attempt.message, output, policy=policy, failed=code != 0, limit=limit)
-
-    def _memory_limit(self) -> int:
-        limit = ((self.spec.get("resources") or {}).get("limits") or {}).get("memory")
-        return int(parse(limit)) if limit else 0
-
-    async def _watch_memory(self, attempt: _Attempt) -> None:
-        limit = self._memory_limit()
-        while not attempt.process.exited.done():
-            if memory.resident_bytes(attempt.process.pid) > limit:
-                attempt.out_of_memory = True
-                await self._node.site.runtime.kill(attempt.process, signal.SIGKILL)
-                return
-            await asyncio.sleep(memory.PERIOD_S)
