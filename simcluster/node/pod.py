@@ -20,9 +20,10 @@ from simcluster.node.context import NodeContext
 from simcluster.node.hosts import HostsFiles
 from simcluster.node.launching import LaunchPlanner
 from simcluster.node.network import Lease
+from simcluster.node.reporting import StatusReporter, is_older
 from simcluster.node.runtime import Launch, LaunchError
 from simcluster.node.sources import PodFacts
-from simcluster.node.status import ContainerRecord, PodView, Role, outcome, pod_status, waiting
+from simcluster.node.status import ContainerRecord, PodView, Role, waiting
 from simcluster.node.volumes import MountError, NodeStorage, VolumeBuilder
 
 _DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
@@ -49,8 +50,7 @@ class PodWorker:
         self._deadline_passed = False
         self._planner = LaunchPlanner(node, self.uid, self.directory)
         self._dirty = asyncio.Event()
-        self._written: Object = {}
-        self._write_lock = asyncio.Lock()
+        self._reporter = StatusReporter(node.site.client)
         self._tasks: set[asyncio.Task[None]] = set()
         self._terminating: asyncio.Task[None] | None = None
         self._gone = False
@@ -70,6 +70,8 @@ class PodWorker:
 
     def update(self, pod: Object) -> None:
         """The pod's object has changed."""
+        if is_older(pod, self.pod):
+            return
         self.pod = pod
         if pod["metadata"].get("deletionTimestamp") and self._terminating is None:
             grace_s = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
@@ -294,43 +296,25 @@ class PodWorker:
             if not self.stopping:
                 await self._write()
 
+    def _view(self) -> PodView:
+        return PodView(
+            pod=self.pod,
+            records=[container.record for container in self.containers.values()],
+            host_ip=self.node.host_ip,
+            start_time=self._start_time,
+            pod_ip=self.address if self._show_address else "",
+            sandbox_ready=self._sandbox,
+            final=self._final,
+            doomed=self._deadline_passed,
+            reason="DeadlineExceeded" if self._deadline_passed else "",
+            message=_DEADLINE_MESSAGE if self._deadline_passed else "",
+        )
+
     async def _write(self) -> None:
-        async with self._write_lock:
-            if self._gone:
-                return
-            view = PodView(
-                pod=self.pod,
-                records=[container.record for container in self.containers.values()],
-                host_ip=self.node.host_ip,
-                start_time=self._start_time,
-                pod_ip=self.address if self._show_address else "",
-                sandbox_ready=self._sandbox,
-                final=self._final,
-                doomed=self._deadline_passed,
-                reason="DeadlineExceeded" if self._deadline_passed else "",
-                message=_DEADLINE_MESSAGE if self._deadline_passed else "",
-            )
-            status = pod_status(view, now())
-            if status == self._written:
-                return
-            await self._patch(status)
-
-    async def _patch(self, status: Object) -> None:
-        metadata = self.pod["metadata"]
-        body: dict[str, Any] = {"metadata": {"uid": self.uid}, "status": status}
-        try:
-            stored = await self.node.site.client.patch(
-                "pods", metadata["name"], body, metadata["namespace"], subresource="status"
-            )
-        except ApiError as error:
-            _log.debug("status of %s not written: %s", metadata["name"], error)
-            return
-        self._written = status
-        self.pod = stored
-
-    def succeeded(self) -> bool:
-        """Whether the pod ended well."""
-        return outcome([container.record for container in self.containers.values()]) == "Succeeded"
+        if not self._gone:
+            stored = await self._reporter.write(self._view)
+            if stored is not None:
+                self.pod = stored
 
     def _spawn(self, work: Any, name: str) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.create_task(work, name=f"pod-{self.pod['metadata']['name']}-{name}")
