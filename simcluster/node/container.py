@@ -23,11 +23,11 @@ from simcluster.node.environment import command_line, environment
 from simcluster.node.logs import LogWriter
 from simcluster.node.probes import is_ready_at_start, watch_probes
 from simcluster.node.pulling import have_image
+from simcluster.node.restarts import Restarts
 from simcluster.node.runtime import Launch, LaunchError, Process
 from simcluster.node.sources import PodFacts, SourceMissingError
 from simcluster.node.status import EPOCH, ContainerRecord, waiting
 
-_LONGEST_BACKOFF_S = 300.0
 _RUNTIME_WORDS = (
     "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
     "runc create failed: unable to start container process: "
@@ -66,7 +66,7 @@ class Container:
         """The first attempt has begun to run, or there will be none."""
         self._pod = pod
         self._node = pod.node
-        self._policy = restart_policy
+        self._restart = Restarts(record.role, restart_policy, pod.node.site.timing)
         self._attempt: Attempt | None = None
         self._sleeper: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
@@ -93,12 +93,11 @@ class Container:
 
     async def run(self) -> None:
         """Until the container has ended for good."""
-        delay_s = 0.0
         self.begun = True
         try:
             while not self.stopped():
-                if delay_s:
-                    await self.sleep(delay_s)
+                if not self._restart.is_first:
+                    await self.sleep(self._restart.delay_s)
                 if self.stopped() or not await self._ready_to_start():
                     break
                 async with self._starting:
@@ -107,8 +106,8 @@ class Container:
                     await self._wait()
                 if self.stopped() or not self._restarts():
                     break
-                self._put_off(failure, delay_s)
-                delay_s = self._next_delay(delay_s)
+                self._put_off(failure)
+                self._restart.advance()
         finally:
             self.record.finished = True
             self.first_start.set()
@@ -159,28 +158,17 @@ class Container:
     # ---- restarts
 
     def _restarts(self) -> bool:
-        if self._pod.stopping:
-            return False
-        if self.record.role == "sidecar" or self._policy == "Always":
-            return True
-        return self._policy == "OnFailure" and self.record.exit_code != 0
+        return not self._pod.stopping and self._restart.wanted(self.record.exit_code)
 
-    def _next_delay(self, delay_s: float) -> float:
-        timing = self._node.site.timing
-        if delay_s == 0.0:
-            return timing.s(1.0)
-        return timing.s(10.0) if delay_s < timing.s(10.0) else min(delay_s * 2, timing.s(_LONGEST_BACKOFF_S))
-
-    def _put_off(self, failure: str, delay_s: float) -> None:
-        """Show why the container waits; the first restart comes at once, and is not called a back-off yet."""
+    def _put_off(self, failure: str) -> None:
+        """Show why the container waits for its next start."""
         metadata = self._pod.pod["metadata"]
-        if delay_s == 0.0:
+        if self._restart.is_first:
             if failure:
                 self.wait_as("RunContainerError", failure)
             return
-        real_s = round(self._next_delay(delay_s) / self._node.site.timing.scale)
         where = f"{metadata['name']}_{metadata['namespace']}({metadata['uid']})"
-        text = f"back-off {real_s}s restarting failed container={self.record.name} pod={where}"
+        text = f"back-off {self._restart.shown_s}s restarting failed container={self.record.name} pod={where}"
         self.wait_as("CrashLoopBackOff", text)
         self.emit("Warning", "BackOff", f"Back-off restarting failed container {self.record.name} in pod {where}")
 

@@ -20,10 +20,11 @@ from simcluster.node.context import NodeContext
 from simcluster.node.hosts import HostsFiles
 from simcluster.node.launching import LaunchPlanner
 from simcluster.node.network import Lease
+from simcluster.node.plan import planned
 from simcluster.node.reporting import StatusReporter, is_older
 from simcluster.node.runtime import Launch, LaunchError
 from simcluster.node.sources import PodFacts
-from simcluster.node.status import ContainerRecord, PodView, Role, waiting
+from simcluster.node.status import PodView
 from simcluster.node.volumes import MountError, NodeStorage, VolumeBuilder
 
 _DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
@@ -39,7 +40,9 @@ class PodWorker:
         self.uid = str(pod["metadata"]["uid"])
         self.directory = node.directory / "pods" / self.uid
         self.stopping = False
-        self.containers: dict[str, Container] = {}
+        self.containers = {
+            item.record.name: Container(self, item.spec, item.record, item.restart_policy) for item in planned(pod)
+        }
         self.finished = asyncio.Event()
         self._hosts = hosts
         self._start_time = now()
@@ -54,7 +57,6 @@ class PodWorker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._terminating: asyncio.Task[None] | None = None
         self._gone = False
-        self._make_containers()
 
     # ---- what the kubelet tells
 
@@ -115,20 +117,6 @@ class PodWorker:
         return self._planner.plan(container, env, argv, message)
 
     # ---- the way up
-
-    def _make_containers(self) -> None:
-        spec = self.pod["spec"]
-        policy = spec.get("restartPolicy", "Always")
-        inits = spec.get("initContainers") or []
-        first_reason = "PodInitializing" if inits else "ContainerCreating"
-        roles: list[tuple[Object, Role]] = [
-            (item, "sidecar" if item.get("restartPolicy") == "Always" else "init") for item in inits
-        ]
-        roles += [(item, "app") for item in spec["containers"]]
-        for item, role in roles:
-            record = ContainerRecord(item["name"], item["image"], role, waiting(first_reason), mounts=_mounts_of(item))
-            own_policy = "OnFailure" if role == "init" and policy == "Always" else policy
-            self.containers[item["name"]] = Container(self, item, record, own_policy)
 
     async def _run(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -326,13 +314,3 @@ class PodWorker:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             _log.error("%s failed", task.get_name(), exc_info=task.exception())
-
-
-def _mounts_of(container: Object) -> list[Object]:
-    mounts = []
-    for mount in container.get("volumeMounts") or []:
-        shown = {"name": mount["name"], "mountPath": mount["mountPath"]}
-        if mount.get("readOnly"):
-            shown |= {"readOnly": True, "recursiveReadOnly": "Disabled"}
-        mounts.append(shown)
-    return mounts
