@@ -53,10 +53,9 @@ class Evictions:
         }
 
         def change(pod: Object) -> Object:
-            status = pod.setdefault("status", {})
+            status = pod.get("status") or {}
             others = [c for c in status.get("conditions") or [] if c["type"] != "DisruptionTarget"]
-            status["conditions"] = [*others, condition]
-            return pod
+            return {**pod, "status": {**status, "conditions": [*others, condition]}}
 
         self._resources.modify(pods, name, namespace, change, subresource="status")
 
@@ -81,9 +80,9 @@ class Evictions:
     def _spend(self, kind: Kind, budget: Object, pod: str) -> None:
         def change(obj: Object) -> Object:
             status = obj["status"]
-            status["disruptionsAllowed"] -= 1
-            status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod: timestamp()}
-            return obj
+            spent = {"disruptionsAllowed": status["disruptionsAllowed"] - 1}
+            spent["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod: timestamp()}
+            return {**obj, "status": {**status, **spent}}
 
         metadata = budget["metadata"]
         self._resources.modify(kind, metadata["name"], metadata["namespace"], change, subresource="status")
