@@ -20,9 +20,11 @@ from simcluster.node.context import NodeContext
 from simcluster.node.hosts import HostsFiles
 from simcluster.node.launching import LaunchPlanner
 from simcluster.node.network import Lease
+from simcluster.node.plan import planned
+from simcluster.node.reporting import StatusReporter, is_older
 from simcluster.node.runtime import Launch, LaunchError
 from simcluster.node.sources import PodFacts
-from simcluster.node.status import ContainerRecord, PodView, Role, outcome, pod_status, waiting
+from simcluster.node.status import PodView
 from simcluster.node.volumes import MountError, NodeStorage, VolumeBuilder
 
 _DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
@@ -38,7 +40,9 @@ class PodWorker:
         self.uid = str(pod["metadata"]["uid"])
         self.directory = node.directory / "pods" / self.uid
         self.stopping = False
-        self.containers: dict[str, Container] = {}
+        self.containers = {
+            item.record.name: Container(self, item.spec, item.record, item.restart_policy) for item in planned(pod)
+        }
         self.finished = asyncio.Event()
         self._hosts = hosts
         self._start_time = now()
@@ -49,12 +53,10 @@ class PodWorker:
         self._deadline_passed = False
         self._planner = LaunchPlanner(node, self.uid, self.directory)
         self._dirty = asyncio.Event()
-        self._written: Object = {}
-        self._write_lock = asyncio.Lock()
+        self._reporter = StatusReporter(node.site.client)
         self._tasks: set[asyncio.Task[None]] = set()
         self._terminating: asyncio.Task[None] | None = None
         self._gone = False
-        self._make_containers()
 
     # ---- what the kubelet tells
 
@@ -70,6 +72,8 @@ class PodWorker:
 
     def update(self, pod: Object) -> None:
         """The pod's object has changed."""
+        if is_older(pod, self.pod):
+            return
         self.pod = pod
         if pod["metadata"].get("deletionTimestamp") and self._terminating is None:
             grace_s = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
@@ -113,20 +117,6 @@ class PodWorker:
         return self._planner.plan(container, env, argv, message)
 
     # ---- the way up
-
-    def _make_containers(self) -> None:
-        spec = self.pod["spec"]
-        policy = spec.get("restartPolicy", "Always")
-        inits = spec.get("initContainers") or []
-        first_reason = "PodInitializing" if inits else "ContainerCreating"
-        roles: list[tuple[Object, Role]] = [
-            (item, "sidecar" if item.get("restartPolicy") == "Always" else "init") for item in inits
-        ]
-        roles += [(item, "app") for item in spec["containers"]]
-        for item, role in roles:
-            record = ContainerRecord(item["name"], item["image"], role, waiting(first_reason), mounts=_mounts_of(item))
-            own_policy = "OnFailure" if role == "init" and policy == "Always" else policy
-            self.containers[item["name"]] = Container(self, item, record, own_policy)
 
     async def _run(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -294,43 +284,25 @@ class PodWorker:
             if not self.stopping:
                 await self._write()
 
+    def _view(self) -> PodView:
+        return PodView(
+            pod=self.pod,
+            records=[container.record for container in self.containers.values()],
+            host_ip=self.node.host_ip,
+            start_time=self._start_time,
+            pod_ip=self.address if self._show_address else "",
+            sandbox_ready=self._sandbox,
+            final=self._final,
+            doomed=self._deadline_passed,
+            reason="DeadlineExceeded" if self._deadline_passed else "",
+            message=_DEADLINE_MESSAGE if self._deadline_passed else "",
+        )
+
     async def _write(self) -> None:
-        async with self._write_lock:
-            if self._gone:
-                return
-            view = PodView(
-                pod=self.pod,
-                records=[container.record for container in self.containers.values()],
-                host_ip=self.node.host_ip,
-                start_time=self._start_time,
-                pod_ip=self.address if self._show_address else "",
-                sandbox_ready=self._sandbox,
-                final=self._final,
-                doomed=self._deadline_passed,
-                reason="DeadlineExceeded" if self._deadline_passed else "",
-                message=_DEADLINE_MESSAGE if self._deadline_passed else "",
-            )
-            status = pod_status(view, now())
-            if status == self._written:
-                return
-            await self._patch(status)
-
-    async def _patch(self, status: Object) -> None:
-        metadata = self.pod["metadata"]
-        body: dict[str, Any] = {"metadata": {"uid": self.uid}, "status": status}
-        try:
-            stored = await self.node.site.client.patch(
-                "pods", metadata["name"], body, metadata["namespace"], subresource="status"
-            )
-        except ApiError as error:
-            _log.debug("status of %s not written: %s", metadata["name"], error)
-            return
-        self._written = status
-        self.pod = stored
-
-    def succeeded(self) -> bool:
-        """Whether the pod ended well."""
-        return outcome([container.record for container in self.containers.values()]) == "Succeeded"
+        if not self._gone:
+            stored = await self._reporter.write(self._view)
+            if stored is not None:
+                self.pod = stored
 
     def _spawn(self, work: Any, name: str) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.create_task(work, name=f"pod-{self.pod['metadata']['name']}-{name}")
@@ -342,13 +314,3 @@ class PodWorker:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             _log.error("%s failed", task.get_name(), exc_info=task.exception())
-
-
-def _mounts_of(container: Object) -> list[Object]:
-    mounts = []
-    for mount in container.get("volumeMounts") or []:
-        shown = {"name": mount["name"], "mountPath": mount["mountPath"]}
-        if mount.get("readOnly"):
-            shown |= {"readOnly": True, "recursiveReadOnly": "Disabled"}
-        mounts.append(shown)
-    return mounts
