@@ -43,7 +43,7 @@ LimitKey = tuple[str, str, frozenset[tuple[str, Scalar]]]
 
 def limit_key(table: LimitTable) -> LimitKey:
     """Return what a site file's limit replaces: check, metric or fact, operating point."""
-    return table.check, table.metric or table.fact or "", frozenset(table.at.items())
+    return table.check, table.name, frozenset(table.at.items())
 
 
 def read_limit(table: LimitTable, source: Source, index: int, cluster: ClusterExpectation) -> Limit:
@@ -51,10 +51,9 @@ def read_limit(table: LimitTable, source: Source, index: int, cluster: ClusterEx
     reader = _LimitReader(table, source, index)
     reader.refuse_unclear_subject()
     bound = reader.bound(cluster)
-    name = table.metric or table.fact or ""
     severity = Severity(table.severity)
     return Limit(
-        id=limit_id(table.check, name, table.at, severity),
+        id=limit_id(table.check, table.name, table.at, severity),
         check=table.check,
         bound=bound,
         severity=severity,
@@ -78,7 +77,7 @@ def refuse_duplicates(tables: Sequence[LimitTable], source: Source) -> None:
             raise source.error(
                 ("limit", index),
                 expected="one limit for each check, metric or fact, operating point (at) and severity",
-                actual=f"the same as limit[{seen[key]}]: {table.check} {table.metric or table.fact}",
+                actual=f"the same as limit[{seen[key]}]: {table.check} {table.name}",
                 next_step="delete one of the two, or give them different at = { … }",
             )
         seen[key] = index
@@ -94,7 +93,7 @@ class _LimitReader:
 
     def error(self, key: str | None, expected: str, actual: str, next_step: str) -> ProfileError:
         loc = ("limit", self.index) if key is None else ("limit", self.index, key)
-        name = f"{self.table.check} {self.table.metric or self.table.fact or ''}".strip()
+        name = f"{self.table.check} {self.table.name}".strip()
         return self.source.error(loc, expected=f"{expected} (limit on {name})", actual=actual, next_step=next_step)
 
     def refuse_unclear_subject(self) -> None:

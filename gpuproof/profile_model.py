@@ -188,6 +188,11 @@ class LimitTable(Table):
     severity: Literal["fail", "warn", "record_only"]
     provenance: ProvenanceTable
 
+    @property
+    def name(self) -> str:
+        """The metric or fact that is held."""
+        return self.metric or self.fact or ""
+
 
 class WaiverTable(Table):
     """One `[[waiver]]`."""

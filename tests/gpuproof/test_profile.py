@@ -63,6 +63,7 @@ def test_a_limit_is_what_its_table_says(tmp_path: Path) -> None:
     assert (first.bound, first.severity, first.provenance) == (AtLeast(400), Severity.FAIL, Derived("by the test"))
     assert (first.source_file, first.key) == (str(tmp_path / "profile.toml"), "limit[0]")
     assert (second.metric, second.fact, second.unit, second.per) == (None, "driver", "", Per.SUBJECT)
+    assert second.id == "words.driver"
     assert (second.bound, second.key) == (Expected("gpu_driver"), "limit[1]")
 
 
@@ -90,6 +91,14 @@ def test_every_kind_of_bound(tmp_path: Path, text: str, bound: object) -> None:
 )
 def test_a_fact_may_be_held_to_words(tmp_path: Path, text: str, bound: object) -> None:
     assert load(tmp_path, changed('expected   = "gpu_driver"', text)).limits[1].bound == bound
+
+
+def test_two_checks_may_hold_the_same_metric(tmp_path: Path) -> None:
+    got = load(tmp_path, GOOD + LIMIT.replace('"speed"', '"words"').replace("400", "300"))
+    assert [(limit.check, limit.bound) for limit in got.limits if limit.metric] == [
+        ("speed", AtLeast(400)),
+        ("words", AtLeast(300)),
+    ]
 
 
 def test_a_recorded_limit_needs_no_bound(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "fraction of a fact": (
         changed('expected   = "gpu_driver"', 'min_fraction = 0.9\nof = "baseline"'),
         "limit[1].min_fraction",
-        "only numbers have fractions",
+        "only numbers have fractions (limit on words driver)",
     ),
     "expectation that is not set": (
         changed('"gpu_driver"', '"gpu_drivr"'),
@@ -134,7 +134,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "words as a metric": (bound('one_of = [1, "2"]'), "limit[0].one_of", 'the text "2"'),
     "choice of nothing": (bound("one_of = []"), "limit[0].one_of", "at least one value"),
     "metric and fact": (limit_with('"busbw"', '"busbw"\nfact = "x"'), "limit[0]", "either metric or fact"),
-    "neither metric nor fact": (limit_with('metric     = "busbw"', ""), "limit[0]", "either metric or fact"),
+    "neither metric nor fact": (limit_with('metric     = "busbw"', ""), "limit[0]", "(limit on speed)"),
     "no unit": (limit_with('unit       = "GB/s"', ""), "limit[0].unit", "the unit the number is reported in"),
     "blank unit": (limit_with('"GB/s"', '" "'), "limit[0].unit", "not blank"),
     "operating point of a fact": (
@@ -143,6 +143,8 @@ CASES: dict[str, tuple[str, str, str]] = {
         "facts have none",
     ),
     "operating point that names a GPU": (limit_with("bytes = 1024", "gpu = 0"), "limit[0].at", 'per = "gpu"'),
+    "operating point that names a pod": (limit_with("bytes = 1024", 'pod = "a"'), "limit[0].at", "the key pod"),
+    "operating point that names a host": (limit_with("bytes = 1024", 'host = "a"'), "limit[0].at", "the key host"),
     "operating point that names a node": (limit_with("bytes = 1024", 'node = "a"'), "limit[0].at", "the key node"),
     "no severity": (limit_with('severity   = "fail"', ""), "limit[0].severity", "no default"),
     "unknown severity": (limit_with('"fail"', '"fial"'), "limit[0].severity", "'record_only'"),
@@ -177,6 +179,7 @@ CASES: dict[str, tuple[str, str, str]] = {
         "no default",
     ),
     "the same limit twice": (GOOD + LIMIT, "limit[2]", "the same as limit[0]: speed busbw"),
+    "the same fact twice": (GOOD + WORDS, "limit[2]", "the same as limit[1]: words driver"),
     "the same number with another bound": (
         GOOD + LIMIT.replace(SPEED_MIN, "max = 900"),
         "limit[2]",
