@@ -120,10 +120,10 @@ class _LimitReader:
         given = [name for name in BOUNDS if getattr(self.table, name) is not None]
         if len(given) > 1:
             raise self.error(given[1], "one bound", " and ".join(given), "keep the one that decides")
-        if self.table.of is not None and given[:1] not in ([name] for name in RELATIVE):
+        if self.table.of is not None and not set(given) & set(RELATIVE):
             raise self.error("of", "min_fraction or max_fraction beside it", f"of = {self.table.of} alone", "add it")
         if given:
-            return self._one_bound(given[0], cluster)
+            return self._one_bound(given.pop(), cluster)
         if self.table.severity == "record_only":
             return Unbounded()
         raise self.error(
@@ -208,12 +208,9 @@ class _LimitReader:
             raise self.error(
                 "of", f"what it is a fraction of: {', '.join(Reference)}", "it is absent", 'add of = "ring_ceiling"'
             )
-        if name == "min_fraction" and not 0 < value <= 1:
-            raise self.error(name, "a share above 0 and up to 1", describe(value), "write 0.75 for 75 %")
-        if name == "max_fraction" and not 0 < value <= MAX_FRACTION:
-            raise self.error(
-                name, f"a factor above 0 and up to {MAX_FRACTION:g}", describe(value), "write 1.1 for +10 %"
-            )
+        top, example = (1.0, "0.75 for 75 %") if name == "min_fraction" else (MAX_FRACTION, "1.1 for +10 %")
+        if not 0 < value <= top:
+            raise self.error(name, f"a number above 0 and up to {top:g}", describe(value), f"write {example}")
         if of == "ring_ceiling":
             self._refuse_ring(cluster)
         return MinFraction(value, Reference(of)) if name == "min_fraction" else MaxFraction(value, Reference(of))

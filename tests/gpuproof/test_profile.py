@@ -72,6 +72,7 @@ def test_a_limit_is_what_its_table_says(tmp_path: Path) -> None:
     [
         ("min = 0.5", AtLeast(0.5)),
         ("max = 0", AtMost(0)),
+        ("max = 900", AtMost(900)),
         ("equals = 3", Equals(3)),
         ("one_of = [1, 2]", OneOf((1, 2))),
         ('expected = "gpus_per_node"', Expected("gpus_per_node")),
@@ -79,6 +80,7 @@ def test_a_limit_is_what_its_table_says(tmp_path: Path) -> None:
         ('min_fraction = 1\nof = "ring_ceiling"', MinFraction(1, Reference.RING_CEILING)),
         ('min_fraction = 0.9\nof = "fleet_median"', MinFraction(0.9, Reference.FLEET_MEDIAN)),
         ('max_fraction = 10\nof = "baseline"', MaxFraction(10, Reference.BASELINE)),
+        ('max_fraction = 0.5\nof = "baseline"', MaxFraction(0.5, Reference.BASELINE)),
     ],
 )
 def test_every_kind_of_bound(tmp_path: Path, text: str, bound: object) -> None:
@@ -87,10 +89,16 @@ def test_every_kind_of_bound(tmp_path: Path, text: str, bound: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "bound"), [("equals = true", Equals(True)), ('one_of = ["a", "b"]', OneOf(("a", "b")))]
+    ("text", "bound"),
+    [("equals = true", Equals(True)), ("max = 5", AtMost(5)), ('one_of = ["a", "b"]', OneOf(("a", "b")))],
 )
 def test_a_fact_may_be_held_to_words(tmp_path: Path, text: str, bound: object) -> None:
     assert load(tmp_path, changed('expected   = "gpu_driver"', text)).limits[1].bound == bound
+
+
+def test_a_share_of_the_fleet_may_be_of_any_unit(tmp_path: Path) -> None:
+    text = changed('"GB/s"', '"s"', changed("min        = 400", 'max_fraction = 1.1\nof = "fleet_median"'))
+    assert load(tmp_path, text).limits[0].bound == MaxFraction(1.1, Reference.FLEET_MEDIAN)
 
 
 def test_two_checks_may_hold_the_same_metric(tmp_path: Path) -> None:
