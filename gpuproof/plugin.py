@@ -6,7 +6,7 @@ Joins pytest to a run and judges nothing. It must not know a limit, a pod or a r
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -104,6 +104,8 @@ def _options(config: pytest.Config) -> Options:
         faults=tuple(chosen.sim_fault),
         argv=config.stash.get(ARGV, tuple(str(argument) for argument in config.invocation_params.args)),
         folders=tuple(_check_folders(config)),
+        only=tuple(chosen.only),
+        nodes=tuple(chosen.nodes),
         narrowed=_narrowed(config),
         listener=config.stash.get(LISTENER, None),
     )
@@ -174,13 +176,6 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
 
 def _deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
     only, nodes = set(config.option.only), set(config.option.nodes)
-    plan = config.stash[LAUNCHED].run
-    for name in only - {check.name for check in plan.setting.checks}:
-        raise pytest.UsageError(
-            f"--only {name}: no such check; there are {', '.join(c.name for c in plan.setting.checks)}"
-        )
-    for name in nodes - {node.name for node in plan.plan.nodes}:
-        raise pytest.UsageError(f"--nodes {name}: not a node of the profile's pool: {_some(plan.plan.nodes)}")
     dropped = [
         item
         for item in items
@@ -190,11 +185,6 @@ def _deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
         config.hook.pytest_deselected(items=dropped)
         gone = set(map(id, dropped))
         items[:] = [item for item in items if id(item) not in gone]
-
-
-def _some(nodes: Sequence[NodeSubject]) -> str:
-    names = [node.name for node in nodes[:10]]
-    return ", ".join(names) + (f" and {len(nodes) - 10} more" if len(nodes) > 10 else "")
 
 
 def _identity(item: pytest.Item) -> tuple[str, Subject]:

@@ -92,8 +92,7 @@ class Evictions:
 def _check(budget: Object) -> None:
     name, status = budget["metadata"]["name"], budget.get("status") or {}
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
-        text = f"The disruption budget {name} is still being processed by the server."
-        raise _refused(text)
+        raise _refused(f"The disruption budget {name} is still being processed by the server.", retry_after_s=10)
     if status.get("disruptionsAllowed", 0) > 0:
         return
     for condition in status.get("conditions") or []:
@@ -106,7 +105,9 @@ def _check(budget: Object) -> None:
     raise _refused(f"The disruption budget {name} needs {needs} healthy pods and has {has} currently")
 
 
-def _refused(text: str) -> ApiError:
+def _refused(text: str, *, retry_after_s: int | None = None) -> ApiError:
     message = "Cannot evict pod as it would violate the pod's disruption budget."
-    causes = [{"reason": "DisruptionBudget", "message": text}]
-    return ApiError(429, "TooManyRequests", message, {"causes": causes})
+    details: Object = {"causes": [{"reason": "DisruptionBudget", "message": text}]}
+    if retry_after_s is not None:
+        details["retryAfterSeconds"] = retry_after_s
+    return ApiError(429, "TooManyRequests", message, details)

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from simcluster.api.port import Object
-from simcluster.node import images, memory, termination
+from simcluster.node import memory, termination
 from simcluster.node.clock import now
 from simcluster.node.context import NodeContext
 from simcluster.node.environment import command_line, environment
 from simcluster.node.logs import LogWriter, last_output
+from simcluster.node.pulling import have_image
 from simcluster.node.quantity import parse
 from simcluster.node.runtime import Launch, LaunchError, Process
 from simcluster.node.sources import PodFacts, SourceMissingError
@@ -77,11 +78,14 @@ class Container:
         self._policy = restart_policy
         self._attempt: _Attempt | None = None
         self._sleeper: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+        self.begun = False
         section = "containers" if record.role == "app" else "initContainers"
         self._path = f"spec.{section}{{{record.name}}}"
         self._halt = False
 
-    def _stopped(self) -> bool:
+    def stopped(self) -> bool:
+        """Whether `stop` has been called: nothing is started any more."""
         return self._halt
 
     @property
@@ -99,16 +103,18 @@ class Container:
     async def run(self) -> None:
         """Until the container has ended for good."""
         delay_s = 0.0
+        self.begun = True
         try:
-            while not self._stopped():
+            while not self.stopped():
                 if delay_s:
-                    await self._sleep(delay_s)
-                if self._stopped() or not await self._ready_to_start():
+                    await self.sleep(delay_s)
+                if self.stopped() or not await self._ready_to_start():
                     break
-                failure = await self._start()
-                if not failure:
+                async with self._starting:
+                    failure = "" if self.stopped() else await self._start()
+                if self._attempt is not None:
                     await self._wait()
-                if self._stopped() or not self._restarts():
+                if self.stopped() or not self._restarts():
                     break
                 self._put_off(failure, delay_s)
                 delay_s = self._next_delay(delay_s)
@@ -123,25 +129,33 @@ class Container:
         self._halt = True
         if self._sleeper is not None:
             self._sleeper.cancel()
-        attempt = self._attempt
+        async with self._starting:
+            attempt = self._attempt
         if attempt is None:
             return
-        self._emit("Normal", "Killing", f"Stopping container {self.record.name}")
+        self.emit("Normal", "Killing", f"Stopping container {self.record.name}")
         if grace_s > 0:
             await self._node.site.runtime.kill(attempt.process, signal.SIGTERM)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(attempt.process.exited), grace_s)
         await self._node.site.runtime.kill(attempt.process, signal.SIGKILL)
 
-    def _emit(self, kind: str, reason: str, message: str) -> None:
+    def emit(self, kind: str, reason: str, message: str) -> None:
+        """Report an event about this container."""
         self._node.events.emit(self._pod.pod, kind, reason, message, self._path)
 
+    def wait_as(self, reason: str, message: str = "") -> None:
+        """Show that and why the container waits."""
+        self._set(waiting(reason, message))
+
     def _set(self, state: dict[str, Any], *, ready: bool = False) -> None:
+        if self.record.exit_code is not None and "terminated" not in state:
+            self.record.last_state = self.record.state
         self.record.state = state
         self.record.ready = ready
         self._pod.changed()
 
-    async def _sleep(self, delay_s: float) -> None:
+    async def sleep(self, delay_s: float) -> None:
         """Sleep until the time is over or `stop` ends it."""
         self._sleeper = asyncio.create_task(asyncio.sleep(delay_s))
         try:
@@ -168,35 +182,31 @@ class Container:
 
     def _put_off(self, failure: str, delay_s: float) -> None:
         """Show why the container waits; the first restart comes at once, and is not called a back-off yet."""
-        self.record.last_state = self.record.state
         metadata = self._pod.pod["metadata"]
         if delay_s == 0.0:
             if failure:
-                self._set(waiting("RunContainerError", failure))
+                self.wait_as("RunContainerError", failure)
             return
         real_s = round(self._next_delay(delay_s) / self._node.site.timing.scale)
         where = f"{metadata['name']}_{metadata['namespace']}({metadata['uid']})"
-        self._set(
-            waiting(
-                "CrashLoopBackOff", f"back-off {real_s}s restarting failed container={self.record.name} pod={where}"
-            )
-        )
-        self._emit("Warning", "BackOff", f"Back-off restarting failed container {self.record.name} in pod {where}")
+        text = f"back-off {real_s}s restarting failed container={self.record.name} pod={where}"
+        self.wait_as("CrashLoopBackOff", text)
+        self.emit("Warning", "BackOff", f"Back-off restarting failed container {self.record.name} in pod {where}")
 
     # ---- image and configuration
 
     async def _ready_to_start(self) -> bool:
-        if not await self._have_image():
+        if not await have_image(self.spec, self._node, self):
             return False
-        while not self._stopped():
+        while not self.stopped():
             try:
                 self.env = await environment(
                     self._node.site.client, self._pod.facts(), self.spec, self._given_environment()
                 )
             except SourceMissingError as missing:
-                self._set(waiting("CreateContainerConfigError", str(missing)))
-                self._emit("Warning", "Failed", f"Error: {missing}")
-                await self._sleep(self._node.site.timing.s(10.0))
+                self.wait_as("CreateContainerConfigError", str(missing))
+                self.emit("Warning", "Failed", f"Error: {missing}")
+                await self.sleep(self._node.site.timing.s(10.0))
                 continue
             return True
         return False
@@ -206,94 +216,44 @@ class Container:
         given["HOSTNAME"] = self._pod.pod["spec"].get("hostname") or self._pod.pod["metadata"]["name"]
         return given
 
-    async def _have_image(self) -> bool:
-        name = str(self.spec["image"])
-        policy = self.spec.get("imagePullPolicy") or images.default_policy(name)
-        timing = self._node.site.timing
-        backoff_s = timing.image_backoff_s
-        while not self._stopped():
-            try:
-                image = images.parse_image(name)
-            except images.InvalidImageError as invalid:
-                await self._image_trouble("InvalidImageName", str(invalid), "InspectFailed")
-                continue
-            if self._node.images.has(image) and policy != "Always":
-                self._emit(
-                    "Normal",
-                    "Pulled",
-                    f'Container image "{name}" already present on machine and can be accessed by the pod',
-                )
-                return True
-            if policy == "Never":
-                text = f'Container image "{name}" is not present with pull policy of Never'
-                await self._image_trouble("ErrImageNeverPull", text, "ErrImageNeverPull")
-                continue
-            error = self._pull(name, image)
-            if not error:
-                return True
-            self._set(waiting("ErrImagePull", error))
-            await self._sleep(backoff_s / 2)
-            if self._stopped():
-                break
-            self._emit("Normal", "BackOff", f'Back-off pulling image "{name}"')
-            self._emit("Warning", "Failed", "Error: ImagePullBackOff")
-            self._set(waiting("ImagePullBackOff", f'Back-off pulling image "{name}": ErrImagePull: {error}'))
-            await self._sleep(backoff_s / 2)
-            backoff_s = min(backoff_s * 2, timing.s(_LONGEST_BACKOFF_S))
-        return False
-
-    async def _image_trouble(self, reason: str, text: str, event: str) -> None:
-        self._emit("Warning", event, text)
-        self._emit("Warning", "Failed", f"Error: {reason}")
-        self._set(waiting(reason, text))
-        await self._sleep(self._node.site.timing.s(12.0))
-
-    def _pull(self, name: str, image: images.Image) -> str:
-        self._emit("Normal", "Pulling", f'Pulling image "{name}"')
-        error = self._node.images.pull(image)
-        if error:
-            self._emit("Warning", "Failed", f'Failed to pull image "{name}": {error}')
-            self._emit("Warning", "Failed", "Error: ErrImagePull")
-        else:
-            self._emit(
-                "Normal",
-                "Pulled",
-                f'Successfully pulled image "{name}" in 12ms (12ms including waiting). Image size: 169134827 bytes.',
-            )
-        return error
-
     # ---- process
 
     async def _start(self) -> str:
         """Start the process; the failure's text, or "" where it runs."""
-        if self.record.last_state or self.record.exit_code is not None:
-            self.record.restart_count += 1
-        self.record.container_id = f"containerd://{uuid.uuid4().hex}{uuid.uuid4().hex}"
-        self.record.image_id = f"sha256:{uuid.uuid5(uuid.NAMESPACE_URL, str(self.spec['image'])).hex * 2}"
-        message = self._pod.directory / f"{self.record.name}_{self.record.restart_count}.message"
+        again = bool(self.record.last_state) or self.record.exit_code is not None
+        number = self.record.restart_count + again
+        message = self._pod.directory / f"{self.record.name}_{number}.message"
         message.write_bytes(b"")
-        log = LogWriter(self._log_file(self.record.restart_count))
+        log = LogWriter(self._log_file(number))
         descriptors = [os.open(os.devnull, os.O_RDONLY), log.pipe("stdout"), log.pipe("stderr")]
         try:
             self.launch = await self._pod.launch_for(self.spec, self.env, command_line(self.spec, self.env), message)
-            self._emit("Normal", "Created", "Container created")
+            self.emit("Normal", "Created", "Container created")
             process = await self._node.site.runtime.launch(self.launch, descriptors)
         except LaunchError as failure:
             log.finish()
+            self._identify(number)
             return self._failed_to_start(f"{_RUNTIME_WORDS}{failure}: unknown")
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
         self._attempt = _Attempt(process, log, message, now())
-        self._emit("Normal", "Started", "Container started")
+        self._identify(number)
+        self.emit("Normal", "Started", "Container started")
         self.first_start.set()
-        self._set({"running": {"startedAt": self._attempt.started_at}}, ready=True)
+        self._set({"running": {"startedAt": self._attempt.started_at}}, ready=self.record.role != "init")
         for listener in self._node.site.on_running:
             listener(self._node.name, self._pod.pod, self.record.name)
         return ""
 
+    def _identify(self, number: int) -> None:
+        """The attempt counts and has an identity from the moment its state changes, not before."""
+        self.record.restart_count = number
+        self.record.container_id = f"containerd://{uuid.uuid4().hex}{uuid.uuid4().hex}"
+        self.record.image_id = f"sha256:{uuid.uuid5(uuid.NAMESPACE_URL, str(self.spec['image'])).hex * 2}"
+
     def _failed_to_start(self, text: str) -> str:
-        self._emit("Warning", "Failed", f"Error: {text}")
+        self.emit("Warning", "Failed", f"Error: {text}")
         self.record.state = {
             "terminated": {
                 "exitCode": 128,
