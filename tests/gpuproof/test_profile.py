@@ -242,6 +242,16 @@ class TestExtends:
         assert [limit.id for limit in got.limits] == [limit.id for limit in base.limits]
         assert got.files == (tmp_path / "base.toml", tmp_path / "profile.toml")
 
+    def test_free_expectations_of_both_files_hold(self, tmp_path: Path) -> None:
+        def held(key: str) -> str:
+            limit = WORDS.replace('"driver"', f'"{key}"').replace("gpu_driver", key)
+            return f'[cluster.extra]\n{key} = "x"\n' + limit
+
+        base = changed("[scope]", '[cluster.extra]\nfirmware = "x"\n\n[scope]')
+        base += WORDS.replace('"driver"', '"firmware"').replace("gpu_driver", "firmware")
+        got = load(tmp_path, self.SITE + held("bios"), base=base)
+        assert got.cluster.extra == {"firmware": "x", "bios": "x"}
+
     def test_the_checksum_covers_both_files(self, tmp_path: Path) -> None:
         got = load(tmp_path, self.SITE, base=GOOD)
         assert got.sha256 == hashlib.sha256(GOOD.encode() + self.SITE.encode()).hexdigest()

@@ -263,7 +263,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "no cover": (changed('cover = "all"', ""), "scope.cover", "add cover"),
     "unknown cover": (changed('cover = "all"', 'cover = "some"'), "scope.cover", "'all', or { at_least"),
     "cover in per cent": (
-        changed('cover = "all"', "cover = { at_least = 90, within_days = 7 }"),
+        changed('cover = "all"', "cover = { at_least = 1.01, within_days = 7 }"),
         "scope.cover.at_least",
         "at most 1",
     ),
@@ -329,6 +329,50 @@ def test_it_is_refused_by_file_and_key(tmp_path: Path, text: str, key: str, word
     assert got.key == key
     assert word in str(got)
     assert all([got.expected, got.actual, got.next_step])
+
+
+MISSPELT = {
+    "scope": (changed("pool  =", "pol ="), "scope.pol", "pool"),
+    "canary": (
+        changed('cover = "all"', 'cover = { canary = { a = "b" }, nods = 2 }'),
+        "scope.cover.nods",
+        "nodes",
+    ),
+    "measured": (provenance('kind = "measured", evidnce = "x"'), "limit[0].provenance.evidnce", "evidence"),
+    "published": (provenance('kind = "published", ulr = "x"'), "limit[0].provenance.ulr", "url"),
+    "contract": (provenance('kind = "contract", claus = "x"'), "limit[0].provenance.claus", "clause"),
+    "provisional": (provenance('kind = "provisional", reasn = "x"'), "limit[0].provenance.reasn", "reason"),
+    "waiver": (waiver("owner  ", "ownr  "), "waiver[0].ownr", "owner"),
+    "deadlines": (changed("pulling_s ", "puling_s "), "deadlines.puling_s", "pulling_s"),
+}
+
+
+@pytest.mark.parametrize(("text", "key", "meant"), MISSPELT.values(), ids=MISSPELT)
+def test_in_every_table_a_misspelling_is_answered_by_the_nearest_key(
+    tmp_path: Path, text: str, key: str, meant: str
+) -> None:
+    got = refused(tmp_path, text)
+    assert got.key == key
+    assert got.actual.endswith(f"; did you mean {meant}?")
+
+
+@pytest.mark.parametrize("subject", ["*", "all", "any"])
+def test_no_waiver_is_for_everybody(tmp_path: Path, subject: str) -> None:
+    assert refused(tmp_path, waiver('"gpu-01"', f'"{subject}"')).key == "waiver[0].subject"
+
+
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [
+        *(("cluster", key) for key in ("gpu_product", "gpus_per_node", "nodes", "gpu_resource", "device")),
+        *(("deadlines", key) for key in ("scheduling_s", "pulling_s", "starting_s", "running_s", "run_s")),
+    ],
+)
+def test_what_has_no_default_must_be_there(tmp_path: Path, table: str, key: str) -> None:
+    text = "\n".join(row for row in GOOD.splitlines() if row.split("=")[0].strip() != key)
+    got = refused(tmp_path, text)
+    assert got.key == f"{table}.{key}"
+    assert got.next_step == f"add {key} = … to [{table}]"
 
 
 def test_the_profile_that_all_of_them_change_is_good(tmp_path: Path) -> None:
