@@ -19,6 +19,7 @@ from simcluster.node.container import Container
 from simcluster.node.context import NodeContext
 from simcluster.node.hosts import HostsFiles
 from simcluster.node.network import Lease
+from simcluster.node.podrdma import PodRdma
 from simcluster.node.rootfs import RootPlan
 from simcluster.node.runtime import Launch, LaunchError
 from simcluster.node.sources import PodFacts
@@ -54,6 +55,7 @@ class PodWorker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._terminating: asyncio.Task[None] | None = None
         self._gone = False
+        self._rdma = PodRdma(node, pod, self.directory)
         self._make_containers()
 
     # ---- what the kubelet tells
@@ -116,6 +118,7 @@ class PodWorker:
         binds = [
             *self._system_binds(),
             *self._gpu_binds(container, variables),
+            *self._rdma.binds(container, variables),
             *self._volume_binds(container, variables),
         ]
         binds.append((str(message), message_path, False))
@@ -208,7 +211,15 @@ class PodWorker:
         hostname = self.pod["spec"].get("hostname") or self.pod["metadata"]["name"]
         if self.node.mode == "full":
             try:
-                await site.runtime.create_sandbox(self.uid, hostname, self._lease.cidr, self._lease.number)
+                await site.runtime.create_sandbox(
+                    self.uid,
+                    hostname,
+                    self._lease.cidr,
+                    self._lease.number,
+                    bridge=self.node.bridge,
+                    interfaces=self._rdma.attach(self._lease),
+                )
+                self._rdma.connected()
             except LaunchError as failure:
                 return f"rpc error: code = Unknown desc = failed to create network namespace: {failure}"
             subdomain = self.pod["spec"].get("subdomain")
@@ -316,6 +327,7 @@ class PodWorker:
         for container in self.containers.values():
             if self.node.gpus is not None:
                 self.node.gpus.hide(self.directory / f"{container.record.name}.gpus")
+        self._rdma.detach()
         self._hosts.remove(self.directory / "hosts")
         if self._sandbox and self.node.mode == "full":
             await self.node.site.runtime.release_sandbox(self.uid)
