@@ -29,6 +29,7 @@ from simcluster.node.events import EventRecorder
 from simcluster.node.fabric import Fabric
 from simcluster.node.hosts import HostsFiles
 from simcluster.node.kubelet import NodeKubelet
+from simcluster.node.load import LoadMeter
 from simcluster.node.network import AddressPool, make_bridge
 from simcluster.node.runtime import GATEWAY, Runtime
 from simcluster.node.site import base_environment, make_shim, root_plan
@@ -61,6 +62,7 @@ class Cluster:
         self.api = ApiServer(registry=self.registry, tokens=self.tokens, hooks=self.faults.hooks())
         self.kubelets: dict[str, NodeKubelet] = {}
         self._scratch = scratch
+        self._load: LoadMeter | None = None
         self._runtime = Runtime()
         self._controllers = ControllerManager(self.api.client, timing)
         self._hosts = HostsFiles(self.api.client)
@@ -75,11 +77,16 @@ class Cluster:
         self.faults.prepare(self)
         await asyncio.gather(*(kubelet.start() for kubelet in self.kubelets.values()))
         await install(self.api.client, self.topology)
+        if self.topology.dcgm:
+            self._load = LoadMeter(self.kubelets)
+            self._load.start()
         return access
 
     async def stop(self) -> None:
         """Stop in the reverse order."""
         await self._controllers.stop()
+        if self._load is not None:
+            self._load.stop()
         for kubelet in self.kubelets.values():
             await kubelet.stop()
         await self._hosts.stop()

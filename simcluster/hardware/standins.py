@@ -13,7 +13,7 @@ from simcluster.hardware.build import build_into
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _MODULES = "/opt/simcluster/modules"
-GPU_TOOLS = {"nvidia-smi": "nvidia_smi:main"}
+GPU_TOOLS = {"nvidia-smi": "nvidia_smi:main", "dcgm-exporter": "dcgm_exporter:main"}
 RDMA_TOOLS = {
     "ibv_devinfo": "ibv_devinfo:main",
     "ibv_devices": "ibv_devinfo:main_devices",
@@ -21,7 +21,6 @@ RDMA_TOOLS = {
     "show_gids": "show_gids:main",
     "ib_write_bw": "ib_write_bw:main",
 }
-EXPORTER = ["/opt/simcluster/gpu/bin/dcgm-exporter"]
 
 
 def install_standins(shim: Path, rdma: Path) -> None:
