@@ -49,6 +49,10 @@ class Entry:
             line = self._lines[event] = b'{"type":"' + event.encode() + b'","object":' + self.raw + b"}\n"
         return line
 
+    def retire(self) -> None:
+        """Keep no watch lines of a state that history still knows but hardly anybody will ask for."""
+        self._lines = None
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -137,6 +141,8 @@ class Collection:
         if len(self._history) == self._history.maxlen:
             self.oldest = self._history[0].rv
         self._history.append(change)
+        if change.old is not None:
+            change.old.retire()
         self._watchers.tell(change)
 
     def forget_history(self) -> None:

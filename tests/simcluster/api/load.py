@@ -1,6 +1,7 @@
 """Measures the API server over loopback HTTP from a second process: `python -m tests.simcluster.api.load`.
 
-Prints requests a second and latencies; judges nothing, for machines differ and are noisy.
+Prints requests a second, latencies, and what one second of the server's own CPU time is worth; judges nothing, for
+machines differ and are noisy.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+import psutil
 import uvloop
 
 from simcluster.api.port import KubeletRegistry
@@ -69,10 +71,21 @@ def _body(name: str) -> bytes:
     return json.dumps(pod(name, measure, hold, restartPolicy="Never")).encode()
 
 
+@dataclass(frozen=True)
+class Rate:
+    """Requests a second, requests a second of the server's CPU time, 99th percentile in seconds."""
+
+    a_second: float
+    a_cpu_second: float
+    p99_s: float
+
+
 async def _spread(
-    connections: list[Connection], total: int, one: Callable[[Connection, int], Awaitable[Any]]
-) -> tuple[float, float]:
-    """(requests a second, 99th percentile in seconds) of `total` requests over all connections."""
+    server: psutil.Process,
+    connections: list[Connection],
+    total: int,
+    one: Callable[[Connection, int], Awaitable[Any]],
+) -> Rate:
     took: list[float] = []
     numbers = iter(range(total))
 
@@ -82,10 +95,15 @@ async def _spread(
             await one(connection, number)
             took.append(time.perf_counter() - start)
 
-    begin = time.perf_counter()
+    begin, cpu = time.perf_counter(), _cpu_s(server)
     await asyncio.gather(*(work(connection) for connection in connections))
     rate = total / (time.perf_counter() - begin)
-    return rate, sorted(took)[int(len(took) * 0.99)]
+    return Rate(rate, total / (_cpu_s(server) - cpu), sorted(took)[int(len(took) * 0.99)])
+
+
+def _cpu_s(server: psutil.Process) -> float:
+    times = server.cpu_times()
+    return float(times.user + times.system)
 
 
 async def _watchers(port: int, token: str) -> list[Connection]:
@@ -100,7 +118,7 @@ async def _watchers(port: int, token: str) -> list[Connection]:
     return opened
 
 
-async def _measure(port: int, token: str) -> None:
+async def _measure(server: psutil.Process, port: int, token: str) -> None:
     async def connect() -> Connection:
         return Connection(*await asyncio.open_connection("127.0.0.1", port), token)
 
@@ -109,14 +127,14 @@ async def _measure(port: int, token: str) -> None:
     async def create(connection: Connection, number: int, prefix: str = "p") -> None:
         await connection.send("POST", PODS, _body(f"{prefix}-{number}"))
 
-    _show(f"pod creates, {CONNECTIONS} connections", await _spread(connections, CREATES, create))
-    gets = await _spread(connections, GETS, lambda c, number: c.send("GET", f"{PODS}/p-{number % CREATES}"))
+    _show(f"pod creates, {CONNECTIONS} connections", await _spread(server, connections, CREATES, create))
+    gets = await _spread(server, connections, GETS, lambda c, number: c.send("GET", f"{PODS}/p-{number % CREATES}"))
     _show(f"pod gets, {CONNECTIONS} connections", gets)
     start = time.perf_counter()
     size = len(await connections[0].send("GET", PODS))
     sys.stdout.write(f"list of {CREATES} pods: {time.perf_counter() - start:.3f} s, {size / 1e6:.1f} MB\n")
     watchers = await _watchers(port, token)
-    watched = await _spread(connections, CREATES, lambda c, number: create(c, number, "w"))
+    watched = await _spread(server, connections, CREATES, lambda c, number: create(c, number, "w"))
     _show(f"pod creates while {NODES} watchers wait for other nodes", watched)
     start = time.perf_counter()
     target = json.dumps({"target": {"name": f"n{NODES - 1}"}}).encode()
@@ -127,8 +145,9 @@ async def _measure(port: int, token: str) -> None:
         connection.writer.close()
 
 
-def _show(what: str, found: tuple[float, float]) -> None:
-    sys.stdout.write(f"{what}: {found[0]:.0f}/s, 99 % within {found[1] * 1e3:.1f} ms\n")
+def _show(what: str, found: Rate) -> None:
+    cpu = f"{found.a_cpu_second:.0f} per CPU second of the server"
+    sys.stdout.write(f"{what}: {found.a_second:.0f}/s, {cpu}, 99 % within {found.p99_s * 1e3:.1f} ms\n")
 
 
 def main() -> None:
@@ -141,7 +160,7 @@ def main() -> None:
         if server.stdout is None or server.stdin is None:
             raise RuntimeError("the server's process has no pipes")
         where = json.loads(server.stdout.readline())
-        uvloop.run(_measure(where["port"], where["token"]))
+        uvloop.run(_measure(psutil.Process(server.pid), where["port"], where["token"]))
         server.stdin.close()
 
 

@@ -13,6 +13,7 @@ from simcluster.timing import Timing
 from tests.simcluster.controllers.world import Gate, World
 
 SCALE = 0.05
+ROOT_CA = "-----BEGIN CERTIFICATE-----"
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ async def world(scale: float) -> AsyncIterator[World]:
     server = ApiServer(registry=KubeletRegistry(), hooks=[gate])
     manager = ControllerManager(server.client, timing)
     world = World(server.client, timing, gate=gate)
-    await manager.start()
+    await manager.start(root_ca=ROOT_CA)
     await world.start()
     yield world
     await world.stop()

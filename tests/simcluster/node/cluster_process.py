@@ -62,6 +62,12 @@ class Api:
             with error:
                 raise RefusedError(json.loads(error.read())) from error
 
+    def lines(self, path: str) -> Iterator[bytes]:
+        """The lines of a streaming answer, until the server ends it."""
+        request = urllib.request.Request(self._server + path, headers={"Authorization": f"Bearer {self._token}"})
+        with urllib.request.urlopen(request, context=self._context, timeout=60) as answer:
+            yield from answer
+
     def call(self, method: str, path: str, body: Json | None = None, kind: str = "application/json") -> Json:
         """The answer's JSON."""
         answer: Json = json.loads(self.raw(method, path, body, kind))

@@ -15,9 +15,11 @@ from simcluster.node.expand import expand
 from simcluster.node.hosts import service_lines
 from simcluster.node.images import ImageStore, InvalidImageError, default_policy, parse_image
 from simcluster.node.quantity import parse
+from simcluster.node.restarts import Restarts
 from simcluster.node.rootfs import inside
 from simcluster.node.status import ContainerRecord, PodView, pod_status, waiting
 from simcluster.node.termination import limit_for, message
+from simcluster.timing import Timing
 from simcluster.topology import TopologyError, load, node_names
 
 
@@ -197,6 +199,20 @@ def test_conditions_of_others_and_old_transition_times_stay() -> None:
     assert by_type["DisruptionTarget"]["reason"] == "EvictionByEvictionAPI"
     assert by_type["Initialized"]["lastTransitionTime"] == "2026-01-01T00:00:01Z"
     assert by_type["Ready"]["lastTransitionTime"] == "2026-01-01T00:00:09Z"
+
+
+def test_restarts_come_at_once_and_then_back_off() -> None:
+    restarts = Restarts("app", "OnFailure", Timing(0.1))
+    assert restarts.wanted(1)
+    assert not restarts.wanted(0)
+    shown = []
+    for _ in range(8):
+        shown.append(restarts.shown_s)
+        restarts.advance()
+    assert shown == [1, 10, 20, 40, 80, 160, 300, 300]
+    assert restarts.delay_s == pytest.approx(30.0)
+    assert Restarts("sidecar", "Never", Timing()).wanted(0)
+    assert not Restarts("app", "Never", Timing()).wanted(1)
 
 
 def test_topologies(tmp_path: Path) -> None:
