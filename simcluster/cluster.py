@@ -21,12 +21,15 @@ from simcluster.faults.file import Fault
 from simcluster.hardware.devices import DevicePlugins
 from simcluster.hardware.gpus import NodeGpus
 from simcluster.hardware.labels import hardware_labels
+from simcluster.hardware.rdma import NodeRdma
 from simcluster.hardware.standins import install_standins
 from simcluster.installed import install
 from simcluster.node.context import NodeContext, Site
 from simcluster.node.events import EventRecorder
+from simcluster.node.fabric import Fabric
 from simcluster.node.hosts import HostsFiles
 from simcluster.node.kubelet import NodeKubelet
+from simcluster.node.load import LoadMeter
 from simcluster.node.network import AddressPool, make_bridge
 from simcluster.node.runtime import GATEWAY, Runtime
 from simcluster.node.site import base_environment, make_shim, root_plan
@@ -59,6 +62,7 @@ class Cluster:
         self.api = ApiServer(registry=self.registry, tokens=self.tokens, hooks=self.faults.hooks())
         self.kubelets: dict[str, NodeKubelet] = {}
         self._scratch = scratch
+        self._load: LoadMeter | None = None
         self._root_ca = ""
         self._runtime = Runtime()
         self._controllers = ControllerManager(self.api.client, timing)
@@ -74,14 +78,20 @@ class Cluster:
         self.faults.prepare(self)
         await asyncio.gather(*(kubelet.start() for kubelet in self.kubelets.values()))
         await install(self.api.client, self.topology)
+        if self.topology.dcgm:
+            self._load = LoadMeter(self.kubelets)
+            self._load.start()
         return access
 
     async def stop(self) -> None:
         """Stop in the reverse order."""
         await self._controllers.stop()
+        if self._load is not None:
+            self._load.stop()
         for kubelet in self.kubelets.values():
             await kubelet.stop()
         await self._hosts.stop()
+        self._fabric.close()
         await self._runtime.stop()
         await self.api.close()
 
@@ -106,7 +116,9 @@ class Cluster:
         await self._runtime.start(network=True)
         shim = self._scratch / "shim"
         make_shim(shim)
-        install_standins(shim / "gpu")
+        rdma_tools = self._scratch / "rdma-tools"
+        install_standins(shim, rdma_tools)
+        self._fabric = Fabric()
         plan = root_plan(self._scratch / "base")
         if any(pool.mode == "light" for pool in self.topology.pools):
             await self._runtime.prepare_light(str(self._scratch / "light"), plan)
@@ -118,6 +130,8 @@ class Cluster:
             directory=self._scratch,
             root=plan,
             shim=shim,
+            rdma_tools=rdma_tools,
+            fabric=self._fabric,
             base_env=base_environment(GATEWAY, _IN_CLUSTER_PORT),
         )
 
@@ -156,6 +170,7 @@ class Cluster:
             "pods": pool.pods,
         }
         gpus = NodeGpus.of(name, pool.gpu) if pool.gpu is not None else None
+        rdma = NodeRdma(name, pool.rdma) if pool.rdma is not None else None
         context = NodeContext(
             name=name,
             site=self._site,
@@ -163,9 +178,22 @@ class Cluster:
             host_ip=f"10.250.{number >> 8}.{(number & 255) + 1}",
             capacity=capacity,
             gpus=gpus,
-            devices=DevicePlugins(gpus.units() if gpus is not None else {}),
+            rdma=rdma,
+            devices=DevicePlugins(
+                {**(gpus.units() if gpus is not None else {}), **(rdma.units() if rdma is not None else {})}
+            ),
+            bridge=self._connect(name, pool, number, rdma),
             events=EventRecorder(self.api.client, self.timing, name),
             labels={**hardware_labels(pool), **pool.labels},
             taints=list(pool.taints),
         )
         self.kubelets[name] = NodeKubelet(context, self._hosts, self.registry)
+
+    def _connect(self, name: str, pool: Pool, number: int, rdma: NodeRdma | None) -> str:
+        """Lay a node's cables; the name of its bridge."""
+        if pool.mode != "full":
+            return ""
+        if rdma is not None:
+            self._fabric.add_rdma()
+            self._fabric.count_for(rdma)
+        return self._fabric.add_node(name, number, pool.eth0_mbit)

@@ -6,12 +6,19 @@ Owns these objects. It must not know how anything runs them: it creates them as 
 from __future__ import annotations
 
 from simcluster.api.port import ApiError, Client, Object
-from simcluster.node.images import PYTHON_IMAGE
+from simcluster.node.images import EXPORTER_IMAGE, PYTHON_IMAGE
 from simcluster.topology import Pool, Topology, node_names
+
+OPERATOR_NAMESPACE = "gpu-operator"
+_EXPORTER = "nvidia-dcgm-exporter"
 
 
 async def install(client: Client, topology: Topology) -> None:
     """Create everything the topology asks for. Raises `ApiError`."""
+    if topology.dcgm and all(pool.mode == "full" for pool in topology.pools if pool.gpu is not None):
+        await ensure_namespace(client, OPERATOR_NAMESPACE)
+        await client.create("services", exporter_service(), OPERATOR_NAMESPACE)
+        await client.create("daemonsets.apps", exporter(), OPERATOR_NAMESPACE)
     for pool in topology.pools:
         for pod in busy_pods(pool):
             await ensure_namespace(client, pod["metadata"]["namespace"])
@@ -25,6 +32,53 @@ async def ensure_namespace(client: Client, name: str) -> None:
     except ApiError as error:
         if error.reason != "AlreadyExists":
             raise
+
+
+def exporter_service() -> Object:
+    """Where a monitoring system finds the exporter."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": _EXPORTER, "namespace": OPERATOR_NAMESPACE, "labels": {"app": _EXPORTER}},
+        "spec": {
+            "selector": {"app": _EXPORTER},
+            "ports": [{"name": "gpu-metrics", "port": 9400, "targetPort": 9400, "protocol": "TCP"}],
+        },
+    }
+
+
+def exporter() -> Object:
+    """The metrics exporter on each GPU node, where the GPU operator's own names put it."""
+    host = {"state": "/run/simcluster", "pod-resources": "/var/lib/kubelet/pod-resources"}
+    container = {
+        "name": _EXPORTER,
+        "image": EXPORTER_IMAGE,
+        "command": ["dcgm-exporter"],
+        "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+        "ports": [{"name": "metrics", "containerPort": 9400}],
+        "volumeMounts": [
+            {"name": name, "mountPath": "/host/gpu" if name == "state" else path, "readOnly": True}
+            for name, path in host.items()
+        ],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": _EXPORTER, "namespace": OPERATOR_NAMESPACE, "labels": {"app": _EXPORTER}},
+        "spec": {
+            "selector": {"matchLabels": {"app": _EXPORTER}},
+            "template": {
+                "metadata": {"labels": {"app": _EXPORTER}},
+                "spec": {
+                    "nodeSelector": {"nvidia.com/gpu.deploy.dcgm-exporter": "true"},
+                    "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+                    "terminationGracePeriodSeconds": 1,
+                    "containers": [container],
+                    "volumes": [{"name": name, "hostPath": {"path": path}} for name, path in host.items()],
+                },
+            },
+        },
+    }
 
 
 def busy_pods(pool: Pool) -> list[Object]:

@@ -27,7 +27,8 @@ IDLE_SHARE = 0.1
 class Gpu:
     """One GPU. Error codes are the driver API's (0: no error); `flips_bits` is a GPU that computes wrong.
 
-    `throttle` is NVML's bit mask of clock event reasons; `errors` names what the driver cannot read (power,
+    `throttle` is NVML's bit mask of clock event reasons; `throttle_cause` (such bits), `clock_cap_mhz`, `extra_heat_c`
+    are what is wrong with it; `errors` names what the driver cannot read (power,
     temperature, utilization, memory, clocks, ecc, fan); `lost` is a GPU that has fallen off the bus.
     """
 
@@ -46,6 +47,9 @@ class Gpu:
     max_sm_clock_mhz: int = 1980
     mem_clock_mhz: int = 2619
     throttle: int = 0x1
+    throttle_cause: int = 0
+    clock_cap_mhz: int = 0
+    extra_heat_c: int = 0
     ecc_corrected: int = 0
     ecc_uncorrected: int = 0
     remapped_correctable: int = 0

@@ -1,6 +1,6 @@
-"""Installs what containers on GPU nodes find: nvidia-smi and the driver libraries.
+"""Installs what containers on nodes with hardware find: vendors' tools and the driver libraries.
 
-Owns where they lie. It must not know pods.
+Owns where they lie. It must not know pods. Containers see `shim` as /opt/simcluster.
 """
 
 from __future__ import annotations
@@ -11,19 +11,45 @@ from pathlib import Path
 
 from simcluster.hardware.build import build_into
 
-_TOOL = Path(__file__).resolve().parent / "nvidia_smi.py"
+_PACKAGE = Path(__file__).resolve().parents[1]
+_MODULES = "/opt/simcluster/modules"
+GPU_TOOLS = {"nvidia-smi": "nvidia_smi:main", "dcgm-exporter": "dcgm_exporter:main"}
+RDMA_TOOLS = {
+    "ibv_devinfo": "ibv_devinfo:main",
+    "ibv_devices": "ibv_devinfo:main_devices",
+    "ibstat": "ibstat:main",
+    "show_gids": "show_gids:main",
+    "ib_write_bw": "ib_write_bw:main",
+}
 
 
-def install_standins(directory: Path) -> None:
-    """Fill `directory` with bin/ and lib/. Raises `CompilerMissingError` where nothing can build the libraries."""
-    binaries, libraries = directory / "bin", directory / "lib"
-    binaries.mkdir(parents=True)
+def install_standins(shim: Path, rdma: Path) -> None:
+    """Fill `shim` with modules/, gpu/bin/ and gpu/lib/, and `rdma` with bin/, which only some containers get mounted.
+
+    Raises `CompilerMissingError` where nothing can build the libraries.
+    """
+    tools = shim / "modules" / "simcluster" / "hardware" / "tools"
+    tools.parent.mkdir(parents=True)
+    for package in ("", "hardware"):
+        (shim / "modules" / "simcluster" / package / "__init__.py").touch()
+    shutil.copytree(_PACKAGE / "hardware" / "tools", tools, ignore=shutil.ignore_patterns("__pycache__"))
+    libraries = shim / "gpu" / "lib"
     libraries.mkdir(parents=True)
     build_into(libraries)
-    shutil.copyfile(_TOOL, libraries / "nvidia_smi.py")
-    script = binaries / "nvidia-smi"
-    # -I and -S: the tool must not depend on what the container's own Python has installed.
-    script.write_text(
-        f'#!/bin/sh\nexec {sys.executable} -I -S "$(dirname "$(readlink -f "$0")")/../lib/nvidia_smi.py" "$@"\n'
-    )
-    script.chmod(0o755)
+    _write_tools(shim / "gpu" / "bin", GPU_TOOLS)
+    _write_tools(rdma / "bin", RDMA_TOOLS)
+    (shim / "rdma").mkdir()
+
+
+def _write_tools(directory: Path, tools: dict[str, str]) -> None:
+    directory.mkdir(parents=True)
+    for name, target in tools.items():
+        module, _, function = target.partition(":")
+        # -I and -S: a tool must not depend on what the container's own Python has installed.
+        program = (
+            f"import sys; sys.path.insert(0, '{_MODULES}'); sys.dont_write_bytecode = True; sys.argv[0] = '{name}'; "
+            f"from simcluster.hardware.tools.{module} import {function}; sys.exit({function}())"
+        )
+        script = directory / name
+        script.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S -c "{program}" "$@"\n')
+        script.chmod(0o755)

@@ -11,8 +11,10 @@ from pathlib import Path
 
 from simcluster.api.port import Client, Object
 from simcluster.hardware.devices import DevicePlugins
-from simcluster.hardware.gpus import NodeGpus
+from simcluster.hardware.gpus import GPU_RESOURCE, NodeGpus
+from simcluster.hardware.rdma import NodeRdma
 from simcluster.node.events import EventRecorder
+from simcluster.node.fabric import Fabric
 from simcluster.node.images import ImageStore
 from simcluster.node.network import AddressPool
 from simcluster.node.rootfs import RootPlan
@@ -20,7 +22,7 @@ from simcluster.node.runtime import Runtime
 from simcluster.timing import Timing
 from simcluster.topology import Mode
 
-GPU_RESOURCE = "nvidia.com/gpu"
+__all__ = ["GPU_RESOURCE", "NodeContext", "Site", "Troubles"]
 
 
 @dataclass
@@ -49,6 +51,9 @@ class Site:
     """The root of every container, without its volumes."""
     shim: Path
     """Directory with `bin` (python3), `gpu/bin` (nvidia-smi) and `gpu/lib` (driver stand-ins)."""
+    rdma_tools: Path
+    """Directory with `bin` (ibv_devinfo …), mounted only where an adapter was granted."""
+    fabric: Fabric
     base_env: dict[str, str]
     on_running: list[Callable[[str, Object, str], None]] = field(default_factory=list)
     """Called with node, pod and container name whenever a container starts to run."""
@@ -69,6 +74,9 @@ class NodeContext:
     troubles: Troubles = field(default_factory=Troubles)
     labels: dict[str, str] = field(default_factory=dict)
     taints: list[dict[str, str]] = field(default_factory=list)
+    rdma: NodeRdma | None = None
+    bridge: str = ""
+    """The node's own bridge; "" for the cluster's."""
     devices: DevicePlugins = field(default_factory=lambda: DevicePlugins({}))
 
     @property

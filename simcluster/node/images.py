@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 PYTHON_IMAGE = "simcluster.local/python:3"
 TORCH_IMAGE = "simcluster.local/torch:2"
-KNOWN_IMAGES = (PYTHON_IMAGE, TORCH_IMAGE)
+EXPORTER_IMAGE = "simcluster.local/dcgm-exporter:4"
+KNOWN_IMAGES = (PYTHON_IMAGE, TORCH_IMAGE, EXPORTER_IMAGE)
 
 _REPOSITORY = re.compile(r"^[a-z0-9]+(?:[._-]+[a-z0-9]+)*$")
 

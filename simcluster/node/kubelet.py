@@ -75,6 +75,10 @@ class NodeKubelet:
                     if container.process is not None:
                         await self.node.site.runtime.kill(container.process)
 
+    def worker(self, uid: str) -> Worker | None:
+        """What drives the pod of this uid here."""
+        return self._workers.get(uid)
+
     # ---- the node
 
     async def _beat(self) -> None:

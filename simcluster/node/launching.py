@@ -10,6 +10,7 @@ from pathlib import Path
 
 from simcluster.api.port import Object
 from simcluster.node.context import NodeContext
+from simcluster.node.podrdma import PodRdma
 from simcluster.node.rootfs import RootPlan
 from simcluster.node.runtime import Launch, LaunchError
 
@@ -21,11 +22,12 @@ _TOOLS = "/opt/simcluster"
 class LaunchPlanner:
     """Plans the containers of one pod; `volumes` holds the place of each volume once they are set up."""
 
-    def __init__(self, node: NodeContext, uid: str, directory: Path) -> None:
+    def __init__(self, node: NodeContext, uid: str, directory: Path, rdma: PodRdma) -> None:
         self.volumes: dict[str, Path] = {}
         self._node = node
         self._uid = uid
         self._directory = directory
+        self._rdma = rdma
 
     def plan(self, container: Object, env: Mapping[str, str], argv: Sequence[str], message: Path) -> Launch:
         """The launch of one container; its last words go to the file `message`. Raises `LaunchError`."""
@@ -33,6 +35,7 @@ class LaunchPlanner:
         variables = dict(env)
         message_path = container.get("terminationMessagePath") or "/dev/termination-log"
         binds = [*site.root.binds, *self._files(), *self._gpus(container, variables), *self._mounts(container)]
+        binds += self._rdma.binds(container, variables)
         binds.append((str(message), message_path, False))
         if self._node.mode == "light":
             variables["TERMINATION_LOG"] = message_path

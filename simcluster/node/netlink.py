@@ -22,7 +22,8 @@ _LINK_HEADER = "=BxHiII"
 _NESTED = 0x8000
 
 
-def _attribute(kind: int, payload: bytes) -> bytes:
+def attribute(kind: int, payload: bytes) -> bytes:
+    """One attribute: length, kind, payload, padding."""
     padding = (-len(payload)) % 4
     return struct.pack("=HH", len(payload) + 4, kind) + payload + b"\0" * padding
 
@@ -54,18 +55,18 @@ class Netlink:
 
     def add_bridge(self, name: str) -> None:
         """Create a bridge."""
-        info = _attribute(_IFLA_LINKINFO | _NESTED, _attribute(_IFLA_INFO_KIND, _text("bridge")))
-        payload = struct.pack(_LINK_HEADER, 0, 0, 0, 0, 0) + _attribute(_IFLA_IFNAME, _text(name)) + info
+        info = attribute(_IFLA_LINKINFO | _NESTED, attribute(_IFLA_INFO_KIND, _text("bridge")))
+        payload = struct.pack(_LINK_HEADER, 0, 0, 0, 0, 0) + attribute(_IFLA_IFNAME, _text(name)) + info
         self._send(_RTM_NEWLINK, payload, _NLM_F_CREATE | _NLM_F_EXCL)
 
     def add_veth(self, name: str, master: int, peer: str, peer_pid: int) -> None:
         """Create a veth pair: `name` on the bridge of index `master`, up; `peer` where process `peer_pid` is."""
-        far = struct.pack(_LINK_HEADER, 0, 0, 0, 0, 0) + _attribute(_IFLA_IFNAME, _text(peer))
-        far += _attribute(_IFLA_NET_NS_PID, struct.pack("=I", peer_pid))
-        data = _attribute(_IFLA_INFO_DATA | _NESTED, _attribute(_VETH_INFO_PEER | _NESTED, far))
-        info = _attribute(_IFLA_LINKINFO | _NESTED, _attribute(_IFLA_INFO_KIND, _text("veth")) + data)
-        payload = struct.pack(_LINK_HEADER, 0, 0, 0, _IFF_UP, _IFF_UP) + _attribute(_IFLA_IFNAME, _text(name))
-        payload += _attribute(_IFLA_MASTER, struct.pack("=I", master)) + info
+        far = struct.pack(_LINK_HEADER, 0, 0, 0, 0, 0) + attribute(_IFLA_IFNAME, _text(peer))
+        far += attribute(_IFLA_NET_NS_PID, struct.pack("=I", peer_pid))
+        data = attribute(_IFLA_INFO_DATA | _NESTED, attribute(_VETH_INFO_PEER | _NESTED, far))
+        info = attribute(_IFLA_LINKINFO | _NESTED, attribute(_IFLA_INFO_KIND, _text("veth")) + data)
+        payload = struct.pack(_LINK_HEADER, 0, 0, 0, _IFF_UP, _IFF_UP) + attribute(_IFLA_IFNAME, _text(name))
+        payload += attribute(_IFLA_MASTER, struct.pack("=I", master)) + info
         self._send(_RTM_NEWLINK, payload, _NLM_F_CREATE | _NLM_F_EXCL)
 
     def set_up(self, index: int) -> None:
@@ -78,12 +79,12 @@ class Netlink:
         header = struct.pack("=BBBBI", socket.AF_INET, interface.network.prefixlen, 0, 0, index)
         packed = interface.ip.packed
         self._send(
-            _RTM_NEWADDR, header + _attribute(_IFA_LOCAL, packed) + _attribute(_IFA_ADDRESS, packed), _NLM_F_CREATE
+            _RTM_NEWADDR, header + attribute(_IFA_LOCAL, packed) + attribute(_IFA_ADDRESS, packed), _NLM_F_CREATE
         )
 
     def add_default_route(self, gateway: str) -> None:
         """Route everything else to `gateway`."""
         header = struct.pack("=BBBBBBBBI", socket.AF_INET, 0, 0, 0, 254, 3, 0, 1, 0)
         self._send(
-            _RTM_NEWROUTE, header + _attribute(_RTA_GATEWAY, ipaddress.IPv4Address(gateway).packed), _NLM_F_CREATE
+            _RTM_NEWROUTE, header + attribute(_RTA_GATEWAY, ipaddress.IPv4Address(gateway).packed), _NLM_F_CREATE
         )

@@ -21,6 +21,7 @@ from simcluster.node.hosts import HostsFiles
 from simcluster.node.launching import LaunchPlanner
 from simcluster.node.network import Lease
 from simcluster.node.plan import planned
+from simcluster.node.podrdma import PodRdma
 from simcluster.node.reporting import StatusReporter, is_older
 from simcluster.node.runtime import Launch, LaunchError
 from simcluster.node.sources import PodFacts
@@ -51,7 +52,8 @@ class PodWorker:
         self._show_address = False
         self._final = False
         self._deadline_passed = False
-        self._planner = LaunchPlanner(node, self.uid, self.directory)
+        self._rdma = PodRdma(node, pod, self.directory)
+        self._planner = LaunchPlanner(node, self.uid, self.directory, self._rdma)
         self._dirty = asyncio.Event()
         self._reporter = StatusReporter(node.site.client)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -179,7 +181,15 @@ class PodWorker:
         hostname = self.pod["spec"].get("hostname") or self.pod["metadata"]["name"]
         if self.node.mode == "full":
             try:
-                await site.runtime.create_sandbox(self.uid, hostname, self._lease.cidr, self._lease.number)
+                await site.runtime.create_sandbox(
+                    self.uid,
+                    hostname,
+                    self._lease.cidr,
+                    self._lease.number,
+                    bridge=self.node.bridge,
+                    interfaces=self._rdma.attach(self._lease),
+                )
+                self._rdma.connected()
             except LaunchError as failure:
                 return f"rpc error: code = Unknown desc = failed to create network namespace: {failure}"
             subdomain = self.pod["spec"].get("subdomain")
@@ -244,6 +254,7 @@ class PodWorker:
         self._final = True
         self.node.devices.release(self.uid)
         await self._write()
+        self._rdma.detach()
         self._planner.forget(list(self.containers))
         self._hosts.remove(self.directory / "hosts")
         if self._sandbox and self.node.mode == "full":

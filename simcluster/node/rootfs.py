@@ -16,6 +16,7 @@ from simcluster.node import syscalls
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
+_CLASSES = "/sys/class/"
 _MASKED = ("/proc/sysrq-trigger", "/proc/kcore", "/proc/keys")
 
 
@@ -130,6 +131,8 @@ def _show_sys(target: str, harmless: int) -> None:
 def _bind_volume(root: str, source: str, target: str, read_only: bool) -> None:
     place = Path(inside(root, target))
     try:
+        if target.startswith(_CLASSES) and not place.exists():
+            _add_class(root, target)
         if Path(source).is_dir():
             place.mkdir(parents=True, exist_ok=True)
         elif not place.exists():
@@ -140,6 +143,14 @@ def _bind_volume(root: str, source: str, target: str, read_only: bool) -> None:
         raise StartError(
             f'error during container init: error mounting "{source}" to rootfs at "{target}": {_words(error)}'
         ) from error
+
+
+def _add_class(root: str, target: str) -> None:
+    """Let /sys/class show one more directory: sysfs itself takes none, an overlay of it does."""
+    extra = f"{Path(root).parent}/classes/{Path(target).name}"
+    Path(extra).mkdir(parents=True)
+    layers = f"lowerdir={Path(extra).parent}:{root}{_CLASSES.rstrip('/')}"
+    syscalls.mount("overlay", f"{root}{_CLASSES.rstrip('/')}", "overlay", syscalls.MS_RDONLY, layers)
 
 
 def inside(root: str, path: str) -> str:

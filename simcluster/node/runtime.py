@@ -99,8 +99,20 @@ class Runtime:
                 self._process.kill()
             await self._process.wait()
 
-    async def create_sandbox(self, sandbox: str, hostname: str, address: str | None, number: int) -> None:
-        """Make the pod's network, uts and ipc namespaces; `address` is IPv4 with prefix length."""
+    async def create_sandbox(
+        self,
+        sandbox: str,
+        hostname: str,
+        address: str | None,
+        number: int,
+        *,
+        bridge: str = "",
+        interfaces: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """Make the pod's network, uts and ipc namespaces; `address` is IPv4 with prefix length, `bridge` its node's.
+
+        `interfaces` come besides eth0: name, link (the name outside), bridge, address, mbit.
+        """
         await self._ask(
             {
                 "op": "sandbox",
@@ -108,8 +120,9 @@ class Runtime:
                 "hostname": hostname[:63],
                 "address": address if self._network else None,
                 "link": f"veth{number}",
-                "bridge": BRIDGE,
+                "bridge": bridge or BRIDGE,
                 "gateway": GATEWAY,
+                "interfaces": list(interfaces) if self._network else [],
             }
         )
 

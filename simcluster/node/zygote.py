@@ -33,6 +33,7 @@ from simcluster.node.rootfs import (
     find_program,
     prepare_light,
 )
+from simcluster.node.shaping import Shaper
 
 Request = dict[str, Any]
 
@@ -211,6 +212,7 @@ def _enter_container(pid: int, kinds: Sequence[tuple[str, int]], light_root: str
 def _make_sandbox(request: Request, channel: socket.socket) -> None:
     outside = Netlink()
     bridge = socket.if_nametoindex(request["bridge"]) if request.get("address") else 0
+    more = [(each, socket.if_nametoindex(each["bridge"])) for each in request.get("interfaces") or []]
     syscalls.unshare(syscalls.CLONE_NEWNET | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWIPC)
     syscalls.sethostname(request["hostname"])
     inside = Netlink()
@@ -221,9 +223,20 @@ def _make_sandbox(request: Request, channel: socket.socket) -> None:
         inside.add_address(index, request["address"])
         inside.set_up(index)
         inside.add_default_route(request["gateway"])
+    for each, master in more:
+        _add_interface(outside, each, master)
     spaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name, _ in _SANDBOX_KINDS]
     socket.send_fds(channel, [b"ok"], spaces)
     os._exit(0)
+
+
+def _add_interface(outside: Netlink, wanted: dict[str, Any], master: int) -> None:
+    outside.add_veth(wanted["link"], master, wanted["name"], os.getpid())
+    index = socket.if_nametoindex(wanted["name"])
+    inside = Shaper()
+    inside.add_address(index, wanted["address"])
+    inside.set_up(index)
+    inside.limit(index, wanted["mbit"])
 
 
 def _become(request: Request, descriptors: list[int]) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from simcluster.hardware import nvidia_smi
 from simcluster.hardware.build import build_into
 from simcluster.hardware.gpus import NodeGpus
+from simcluster.hardware.tools import nvidia_smi
 from simcluster.topology import GpuModel
 
 

@@ -1,0 +1,207 @@
+"""Stand-in for dcgm-exporter: serves /metrics of one node's GPUs on port 9400.
+
+Owns the text format (order of labels and names of metrics as NVIDIA's dcgm-exporter renders them, values shaped as in
+public scrapes of H100 and L40S nodes). It reads the hardware's state file and the kubelet's list of allocations, both
+mounted from the node, and must not import the simulator.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+
+PORT = 9400
+STATE = "/host/gpu/gpus"
+ALLOCATIONS = "/var/lib/kubelet/pod-resources/allocations"
+Row = dict[str, str]
+_NOT_ON_MIG = ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_MEM_COPY_UTIL", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_USED")
+
+
+def _key(key: str) -> Callable[[Row], str]:
+    return lambda gpu: gpu[key]
+
+
+def _always(value: str) -> Callable[[Row], str]:
+    return lambda _: value
+
+
+def _busy(share: float) -> Callable[[Row], str]:
+    return lambda gpu: f"{int(gpu['utilization']) / 100 * share:.6f}"
+
+
+# name, type, help, value, and the key of the state's `errors` that makes the value unreadable
+METRICS: tuple[tuple[str, str, str, Callable[[Row], str], str], ...] = (
+    ("DCGM_FI_DEV_SM_CLOCK", "gauge", "SM clock frequency (in MHz).", _key("sm_clock"), "clocks"),
+    ("DCGM_FI_DEV_MEM_CLOCK", "gauge", "Memory clock frequency (in MHz).", _key("mem_clock"), "clocks"),
+    ("DCGM_FI_DEV_MEMORY_TEMP", "gauge", "Memory temperature (in C).", _key("temperature"), "temperature"),
+    ("DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature (in C).", _key("temperature"), "temperature"),
+    ("DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W).", lambda gpu: f"{float(gpu['power']):.6f}", "power"),
+    (
+        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+        "counter",
+        "Total energy consumption since boot (in mJ).",
+        _key("energy"),
+        "power",
+    ),
+    ("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "counter", "Total number of PCIe retries.", _key("pcie_replays"), ""),
+    ("DCGM_FI_DEV_GPU_UTIL", "gauge", "GPU utilization (in %).", _key("utilization"), "utilization"),
+    ("DCGM_FI_DEV_MEM_COPY_UTIL", "gauge", "Memory utilization (in %).", _always("0"), "utilization"),
+    ("DCGM_FI_DEV_ENC_UTIL", "gauge", "Encoder utilization (in %).", _always("0"), ""),
+    ("DCGM_FI_DEV_DEC_UTIL", "gauge", "Decoder utilization (in %).", _always("0"), ""),
+    ("DCGM_FI_DEV_XID_ERRORS", "gauge", "Value of the last XID error encountered.", _key("xid"), ""),
+    (
+        "DCGM_FI_DEV_FB_FREE",
+        "gauge",
+        "Framebuffer memory free (in MiB).",
+        lambda gpu: str(int(gpu["memory"]) - int(gpu["used"])),
+        "memory",
+    ),
+    ("DCGM_FI_DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB).", _key("used"), "memory"),
+    (
+        "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
+        "counter",
+        "Number of remapped rows for uncorrectable errors",
+        _key("remap_uncorrectable"),
+        "ecc",
+    ),
+    (
+        "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
+        "counter",
+        "Number of remapped rows for correctable errors",
+        _key("remap_correctable"),
+        "ecc",
+    ),
+    ("DCGM_FI_DEV_ROW_REMAP_FAILURE", "gauge", "Whether remapping of rows has failed", _key("remap_failed"), "ecc"),
+    ("DCGM_FI_DEV_VGPU_LICENSE_STATUS", "gauge", "vGPU License status", _always("0"), ""),
+    (
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+        "gauge",
+        "Ratio of time the graphics engine is active.",
+        _busy(1.0),
+        "utilization",
+    ),
+    (
+        "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+        "gauge",
+        "Ratio of cycles the tensor (HMMA) pipe is active.",
+        _busy(0.6),
+        "utilization",
+    ),
+    (
+        "DCGM_FI_PROF_DRAM_ACTIVE",
+        "gauge",
+        "Ratio of cycles the device memory interface is active sending or receiving data.",
+        _busy(0.4),
+        "utilization",
+    ),
+)
+
+
+def read_rows(path: str) -> tuple[Row, list[Row], list[Row]]:
+    """The node's line, the physical GPUs' lines and the MIG instances' lines of a state file."""
+    node: Row = {}
+    kinds: dict[str, list[Row]] = {"gpu": [], "parent": []}
+    with open(path, encoding="utf-8") as file:  # noqa: PTH123 - starts fast
+        for line in file.read().splitlines():
+            kind, *pairs = line.split("\t")
+            values = dict(pair.split("=", 1) for pair in pairs)
+            if kind == "node":
+                node = values
+            elif kind in kinds:
+                kinds[kind].append(values)
+    return (node, kinds["parent"], kinds["gpu"]) if kinds["parent"] else (node, kinds["gpu"], [])
+
+
+def read_holders(path: str) -> dict[str, Row]:
+    """Who holds which unit: the kubelet's list, a line each, as container, namespace and pod by unit."""
+    holders: dict[str, Row] = {}
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - starts fast
+            for line in file.read().splitlines():
+                unit, namespace, pod, container = line.split("\t")
+                holder = {"container": container, "namespace": namespace, "pod": pod, "pod_uid": ""}
+                holders[unit] = holder
+                # A time slice is attributed to its GPU: the exporter knows one holder a GPU.
+                holders.setdefault(unit.partition("::")[0], holder)
+    except OSError:
+        pass
+    return holders
+
+
+def _labels(node: Row, gpu: Row, hostname: str, extra: Row) -> str:
+    known = {
+        "gpu": gpu["index"],
+        "UUID": gpu["uuid"],
+        "pci_bus_id": gpu["pci"],
+        "device": f"nvidia{gpu['index']}",
+        "modelName": gpu["product"],
+        **{key: value for key, value in extra.items() if key.startswith("GPU_I_")},
+        "Hostname": hostname,
+        "DCGM_FI_DRIVER_VERSION": node.get("driver", ""),
+        **{key: value for key, value in extra.items() if not key.startswith("GPU_I_")},
+    }
+    return ",".join(f'{key}="{value}"' for key, value in known.items())
+
+
+def render(state: str, allocations: str, hostname: str) -> str:
+    """The whole page."""
+    node, gpus, instances = read_rows(state)
+    holders = read_holders(allocations)
+    lines: list[str] = []
+    for name, kind, told, value, error in METRICS:
+        lines += [f"# HELP {name} {told}", f"# TYPE {name} {kind}"]
+        for gpu, labels in _series(node, gpus, instances, holders, hostname):
+            split = gpu.get("mig") == "Enabled"
+            unreadable = error and error in gpu.get("errors", "").split(",")
+            if gpu.get("lost") == "1" or unreadable or (split and name in _NOT_ON_MIG):
+                continue
+            if "profile" in gpu and not name.startswith("DCGM_FI_PROF_"):
+                continue
+            lines.append(f"{name}{{{labels}}} {value(gpu)}")
+    return "\n".join(lines) + "\n"
+
+
+def _series(
+    node: Row, gpus: list[Row], instances: list[Row], holders: dict[str, Row], hostname: str
+) -> Iterator[tuple[Row, str]]:
+    for gpu in gpus:
+        yield gpu, _labels(node, gpu, hostname, holders.get(gpu["uuid"], {}))
+    for each in instances:
+        parent = gpus[int(each["parent"])]
+        extra = {"GPU_I_PROFILE": each["profile"], "GPU_I_ID": each["gi"], **holders.get(each["uuid"], {})}
+        yield each, _labels(node, parent, hostname, extra)
+
+
+def _answer(request: bytes) -> bytes:
+    path = request.split(b" ", 2)[1:2]
+    if path == [b"/metrics"]:
+        try:
+            body, status = render(STATE, ALLOCATIONS, os.environ.get("NODE_NAME", socket.gethostname())), "200 OK"
+        except OSError as error:
+            body, status = f"Failed to collect metrics: {error}\n", "500 Internal Server Error"
+    elif path == [b"/health"]:
+        body, status = "KO\n" if not os.path.exists(STATE) else "OK\n", "200 OK"  # noqa: PTH110 - starts fast
+    else:
+        body, status = "404 page not found\n", "404 Not Found"
+    data = body.encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+    return head.encode() + f"Content-Length: {len(data)}\r\nConnection: close\r\n\r\n".encode() + data
+
+
+def main() -> int:
+    """Serve until killed."""
+    with socket.create_server(("", PORT)) as listener:
+        sys.stdout.write(f"Starting webserver on :{PORT}\n")
+        sys.stdout.flush()
+        while True:
+            client, _ = listener.accept()
+            with client:
+                client.settimeout(2.0)
+                try:
+                    request = client.recv(65536)
+                    if request:
+                        client.sendall(_answer(request))
+                except OSError:
+                    continue

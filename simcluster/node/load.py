@@ -1,0 +1,141 @@
+"""GPUs that work as hard as their pods' processes do: utilisation, power, heat, memory and energy from real CPU use.
+
+Owns the model from processes to GPUs, and the node's files that the metrics exporter reads. It must not know pods but
+for who holds which unit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from simcluster.hardware.gpus import IDLE_SHARE, Gpu
+from simcluster.node import memory
+from simcluster.node.kubelet import NodeKubelet
+from simcluster.node.pod import PodWorker
+
+PERIOD_S = 0.5
+_TICKS = os.sysconf("SC_CLK_TCK")
+_IDLE_C, _BUSY_C = 34, 70
+_FULL_SHARE = 0.9
+_IDLE_MHZ = 345
+_GPU_IDLE = 0x1
+_log = logging.getLogger(__name__)
+Load = tuple[float, float]
+"""CPU seconds a second, and resident bytes."""
+
+
+class LoadMeter:
+    """Looks at every node with GPUs twice a second."""
+
+    def __init__(self, kubelets: Mapping[str, NodeKubelet]) -> None:
+        self._kubelets = [
+            each for each in kubelets.values() if each.node.gpus is not None and each.node.mode != "hollow"
+        ]
+        self._cpu_s: dict[int, float] = {}
+        self._told: dict[str, str] = {}
+        self._at = time.monotonic()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Make the nodes' files and begin to measure."""
+        for kubelet in self._kubelets:
+            gpus = kubelet.node.gpus
+            assert gpus is not None
+            units = [unit for units in gpus.units().values() for unit in units]
+            gpus.show(kubelet.node.directory / "host/run/simcluster/gpus", units)
+            self._tell_allocations(kubelet)
+        self._task = asyncio.create_task(self._run(), name="gpu-load")
+
+    def stop(self) -> None:
+        """Stop measuring."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(PERIOD_S)
+            now = time.monotonic()
+            elapsed_s, self._at = now - self._at, now
+            seen: dict[int, float] = {}
+            for kubelet in self._kubelets:
+                try:
+                    self._measure(kubelet, elapsed_s, seen)
+                except OSError as error:
+                    _log.warning("load of %s not measured: %s", kubelet.node.name, error)
+            self._cpu_s = seen
+
+    def _measure(self, kubelet: NodeKubelet, elapsed_s: float, seen: dict[int, float]) -> None:
+        gpus = kubelet.node.gpus
+        assert gpus is not None
+        holders = kubelet.node.devices.holders()
+        shares: dict[str, Load] = {}
+        for holder in set(holders.values()):
+            behind = {gpus.physical(unit) for unit, other in holders.items() if other == holder}
+            cpu, resident = self._load_of(kubelet, holder, elapsed_s, seen)
+            for uuid in behind:
+                before = shares.get(uuid, (0.0, 0.0))
+                shares[uuid] = before[0] + cpu / len(behind), before[1] + resident / len(behind)
+        changed = [loaded(gpu, *shares.get(gpu.uuid, (0.0, 0.0)), elapsed_s) for gpu in gpus.gpus]
+        if changed != gpus.gpus:
+            gpus.gpus = changed
+            gpus.publish()
+        self._tell_allocations(kubelet)
+
+    def _load_of(self, kubelet: NodeKubelet, holder: tuple[str, str], elapsed_s: float, seen: dict[int, float]) -> Load:
+        worker = kubelet.worker(holder[0])
+        container = worker.containers.get(holder[1]) if isinstance(worker, PodWorker) else None
+        if container is None or container.process is None:
+            return 0.0, 0.0
+        used_s = 0.0
+        for pid in memory.tree(container.process.pid):
+            total_s = _cpu_seconds(pid)
+            seen[pid] = total_s
+            used_s += max(0.0, total_s - self._cpu_s.get(pid, total_s if total_s > elapsed_s else 0.0))
+        return used_s / max(elapsed_s, 1e-3), float(memory.resident_bytes(container.process.pid))
+
+    def _tell_allocations(self, kubelet: NodeKubelet) -> None:
+        lines = []
+        for unit, (uid, container) in sorted(kubelet.node.devices.holders().items()):
+            worker = kubelet.worker(uid)
+            if worker is not None:
+                metadata = worker.pod["metadata"]
+                lines.append(f"{unit}\t{metadata['namespace']}\t{metadata['name']}\t{container}\n")
+        text = "".join(lines)
+        if self._told.get(kubelet.node.name) != text:
+            place = kubelet.node.directory / "host/var/lib/kubelet/pod-resources/allocations"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text, encoding="utf-8")
+            self._told[kubelet.node.name] = text
+
+
+def loaded(gpu: Gpu, cpu: float, resident: float, elapsed_s: float) -> Gpu:
+    """The GPU under a load of `cpu` CPU seconds a second and `resident` bytes, after `elapsed_s` of it."""
+    busy = min(1.0, cpu)
+    idle = busy < 0.01
+    power = gpu.power_limit_w * (IDLE_SHARE + (_FULL_SHARE - IDLE_SHARE) * busy) + 1.5
+    top = min(gpu.max_sm_clock_mhz, gpu.clock_cap_mhz or gpu.max_sm_clock_mhz)
+    return replace(
+        gpu,
+        utilization=round(busy * 100),
+        power_w=round(power, 3),
+        temperature_c=round(_IDLE_C + (_BUSY_C - _IDLE_C) * busy) + gpu.extra_heat_c,
+        used_mib=min(gpu.memory_mib, int(resident) >> 20),
+        sm_clock_mhz=_IDLE_MHZ if idle else top,
+        energy_mj=gpu.energy_mj + int(power * 1000 * elapsed_s),
+        throttle=(_GPU_IDLE if idle else 0) | gpu.throttle_cause,
+    )
+
+
+def _cpu_seconds(pid: int) -> float:
+    """Of one process with all its threads."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / _TICKS

@@ -1,0 +1,96 @@
+"""RDMA in one pod: which adapters its containers were granted, their interfaces, and what the containers get mounted.
+
+Owns the joining of grants, links and mounts. It must not know the pod's lifecycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from simcluster.api.port import Object
+from simcluster.hardware.rdma import Attachment
+from simcluster.node.context import NodeContext
+from simcluster.node.fabric import RDMA_BRIDGE
+from simcluster.node.network import Lease
+
+_DEVICE_FILES = ("rdma_cm", "uverbs", "umad", "issm")
+
+
+class PodRdma:
+    """The adapters of one pod."""
+
+    def __init__(self, node: NodeContext, pod: Object, directory: Path) -> None:
+        self._node = node
+        self._uid = str(pod["metadata"]["uid"])
+        self._directory = directory
+        self._attached: dict[str, Attachment] = {}
+        self._containers = [*pod["spec"].get("containers", []), *(pod["spec"].get("initContainers") or [])]
+
+    def attach(self, lease: Lease) -> list[dict[str, Any]]:
+        """Take the adapters that the pod's containers ask for; what the sandbox needs to make their interfaces."""
+        rdma = self._node.rdma
+        if rdma is None or self._node.mode != "full":
+            return []
+        wanted = {name: None for container in self._containers for name in self._granted(container)}
+        interfaces = []
+        for position, name in enumerate(wanted):
+            adapter = rdma.adapters[name]
+            # One subnet a rail, as rail-optimised fabrics have it: adapters n are neighbours.
+            address = f"10.{128 + adapter.index}.{lease.number >> 8}.{lease.number & 255}"
+            link = f"rd{lease.number}-{adapter.index}"
+            self._attached[name] = Attachment(name, f"net{position + 1}", address, link)
+            interfaces.append(
+                {
+                    "name": f"net{position + 1}",
+                    "link": link,
+                    "bridge": RDMA_BRIDGE,
+                    "address": f"{address}/16",
+                    "mbit": adapter.mbit,
+                }
+            )
+        return interfaces
+
+    def connected(self) -> None:
+        """The interfaces exist: shape what they receive, and bring those of dead ports down."""
+        rdma = self._node.rdma
+        for name, attached in self._attached.items():
+            if rdma is not None:
+                self._node.site.fabric.limit_link(attached.link, rdma.adapters[name].mbit)
+                self._node.site.fabric.set_link(attached.link, up=rdma.adapters[name].active)
+
+    def _granted(self, container: Object) -> list[str]:
+        rdma = self._node.rdma
+        if rdma is None:
+            return []
+        limits: Mapping[str, Any] = (container.get("resources") or {}).get("limits") or {}
+        held = self._node.devices.grant(self._uid, container["name"], limits)
+        return rdma.granted(held.get(rdma.model.resource, ()))
+
+    def binds(self, container: Object, variables: dict[str, str]) -> list[tuple[str, str, bool]]:
+        """The container's tree, device files and tools; nothing where it was granted none."""
+        rdma = self._node.rdma
+        names = [name for name in self._granted(container) if name in self._attached]
+        if rdma is None or not names:
+            return []
+        tree = self._directory / f"{container['name']}.infiniband"
+        rdma.show(tree, [self._attached[name] for name in names])
+        devices = self._directory / f"{container['name']}.dev-infiniband"
+        devices.mkdir(exist_ok=True)
+        (devices / "rdma_cm").touch()
+        for name in names:
+            for kind in _DEVICE_FILES[1:]:
+                (devices / f"{kind}{rdma.adapters[name].index}").touch()
+        variables["PATH"] = "/opt/simcluster/rdma/bin:" + variables.get("PATH", "")
+        return [
+            (str(self._node.site.rdma_tools), "/opt/simcluster/rdma", True),
+            (str(tree), "/sys/class/infiniband", True),
+            (str(devices), "/dev/infiniband", True),
+        ]
+
+    def detach(self) -> None:
+        """The pod has ended."""
+        if self._node.rdma is not None:
+            for container in self._containers:
+                self._node.rdma.hide(self._directory / f"{container['name']}.infiniband")
