@@ -82,7 +82,10 @@ def load_checks(folders: Iterable[Path] = (ACCEPTANCE,)) -> tuple[Check, ...]:
 
 
 def _read(file: Path) -> Check:
-    tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+    except (OSError, SyntaxError, UnicodeDecodeError, ValueError) as error:
+        raise CatalogueError(f"{file}: not readable as Python: {error}") from error
     doc = ast.get_docstring(tree)
     if not doc:
         raise CatalogueError(f"{file}: no module docstring; it is the check's question and the report prints it")
