@@ -10,7 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-ACCEPTANCE = Path(__file__).resolve().parent.parent / "acceptance"
+_ROOT = Path(__file__).resolve().parent.parent
+ACCEPTANCE = _ROOT / "acceptance"
+WORKLOADS = _ROOT / "workloads"
 
 
 class CatalogueError(ValueError):
@@ -104,6 +106,19 @@ def _workloads(function: ast.FunctionDef) -> tuple[str, ...]:
     calls = [call for call in ast.walk(function) if isinstance(call, ast.Call) and call.args]
     names = [call.args[0] for call in calls if ast.unparse(call.func) == "run_workload"]
     return tuple(str(name.value) for name in names if isinstance(name, ast.Constant))
+
+
+def parameters_of(workload: str, folders: Iterable[Path] = (WORKLOADS,)) -> tuple[str, ...] | None:
+    """The parameters a program says it takes (its `PARAMETERS`); None where no folder has it."""
+    for folder in folders:
+        file = folder / f"{workload}.py"
+        if not file.is_file():
+            continue
+        for item in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(item, ast.Assign) and _assigns(item, "PARAMETERS"):
+                return tuple(str(name) for name in ast.literal_eval(item.value))
+        return ()
+    return None
 
 
 def _mark(file: Path, tree: ast.Module) -> tuple[str, tuple[str, ...]]:

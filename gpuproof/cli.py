@@ -87,6 +87,7 @@ def run(
     """Run the suite, judge every number against the profile, decide, and write the reports."""
     from gpuproof.session import run_suite  # noqa: PLC0415
 
+    _simulated(cluster)
     arguments = ["--profile", str(profile), "--sim-topology", sim_topology]
     arguments += _flag("--cluster", cluster) + _flag("--context", context) + _flag("--kubeconfig", kubeconfig)
     arguments += ["--in-cluster"] if in_cluster else []

@@ -6,6 +6,7 @@ It must not know pytest or a terminal; every complaint is a `LaunchError` in pla
 from __future__ import annotations
 
 import contextlib
+import difflib
 import secrets
 import signal
 import sys
@@ -18,7 +19,7 @@ from typing import Any, BinaryIO
 from rich.console import Console
 
 from gpuproof import simulation
-from gpuproof.catalogue import ACCEPTANCE, CatalogueError, Check, load_checks
+from gpuproof.catalogue import ACCEPTANCE, CatalogueError, Check, load_checks, parameters_of
 from gpuproof.cluster.kube import connect
 from gpuproof.cluster.port import Cluster, ClusterError
 from gpuproof.decision import Decision, DecisionOutcome, exit_code
@@ -192,9 +193,31 @@ def read(options: Options) -> tuple[tuple[Check, ...], Profile]:
     for name in options.only:
         if name not in profile.checks:
             raise LaunchError(f"--only {name}: no such check; there are {', '.join(sorted(profile.checks))}")
+    _refuse_unknown_parameters(checks, profile)
     if options.image is not None:
         profile = replace(profile, pod={**profile.pod, "image": options.image})
     return checks, profile
+
+
+def _refuse_unknown_parameters(checks: Sequence[Check], profile: Profile) -> None:
+    for check in checks:
+        known: set[str] = {"device"}
+        for workload in check.workloads:
+            taken = parameters_of(workload)
+            if taken is None:
+                raise LaunchError(
+                    f"{check.file}: runs the workload {workload!r}, and there is no workloads/{workload}.py"
+                )
+            known |= set(taken)
+        for name in profile.workloads.get(check.name, {}):
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                raise LaunchError(
+                    f"{profile.path}: [workload.{check.name}] {name}\n"
+                    f"  expected: one of {', '.join(sorted(known))}\n"
+                    f"  found:    {name}\n"
+                    f"  next:     {f'write {near[0]}' if near else 'delete it'}: no program of the check takes it"
+                )
 
 
 def reach(options: Options) -> tuple[Cluster, simulation.Simulation | None]:
