@@ -1,1 +1,1 @@
-"""What a node has (GPUs, NICs, disks, versions) and the stand-ins that show it to a pod. Knows no Kubernetes."""
+"""What a simulated node has: GPUs, their driver, and the stand-ins through which containers see them."""

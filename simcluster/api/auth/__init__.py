@@ -1,0 +1,1 @@
+"""Who asks, and whether they may: tokens, RBAC and the review kinds."""

@@ -1,0 +1,1 @@
+"""HTTP in, bytes out: paths, content types, lists, watches, tables and discovery of the simulated API."""

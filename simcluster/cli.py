@@ -1,0 +1,165 @@
+"""The command line: `python -m simcluster serve | faults | check`, the only door for other programs.
+
+Owns arguments, the ready line and exit codes. It must not know the cluster's parts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from simcluster.faults.file import Fault, FaultError, all_faults, find_faults
+from simcluster.node import boot
+from simcluster.node.check import problems
+from simcluster.topology import Topology, TopologyError, load
+
+if TYPE_CHECKING:
+    from simcluster.cluster import Access, Cluster
+
+USAGE_ERROR = 2
+FAILED = 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="simcluster", description="A simulated Kubernetes cluster on 127.0.0.1.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    serve = commands.add_parser("serve", help="run a cluster until a signal; prints one JSON line when it is ready")
+    serve.add_argument("--topology", default="small", help="small, rack, light-N, hollow-N, or a TOML file")
+    serve.add_argument("--fault", action="append", default=[], metavar="ID", help="inject a fault (repeatable)")
+    serve.add_argument("--dir", type=Path, help="where kubeconfig and log go; default: a temporary directory")
+    serve.add_argument("--time-scale", type=float, default=0.1, help="a real cluster's delays times this (default 0.1)")
+    serve.add_argument("--http", action="store_true", help="also listen on plain http (benches only)")
+    serve.add_argument("--exit-with-stdin", action="store_true", help="stop when standard input ends")
+    commands.add_parser("faults", help="list the faults as JSON")
+    commands.add_parser("check", help="say whether this host can run a simulated cluster")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run; the exit code is 0, 1 (failed) or 2 (usage)."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    options = _parser().parse_args(words)
+    if options.command == "faults":
+        print(json.dumps([fault.model_dump(mode="json") for fault in all_faults()], indent=2))  # noqa: T201
+        return 0
+    if options.command == "check":
+        return _check()
+    try:
+        topology, faults = load(options.topology), find_faults(options.fault)
+    except (TopologyError, FaultError) as error:
+        return _complain(str(error), USAGE_ERROR)
+    if options.time_scale <= 0:
+        return _complain("--time-scale must be greater than 0", USAGE_ERROR)
+    handed = boot.inherited(os.environ)
+    if handed is None:
+        return _outside(words, options)
+    return _inside(handed, options, topology, faults)
+
+
+def _complain(text: str, code: int) -> int:
+    print(f"simcluster: {text}", file=sys.stderr)  # noqa: T201
+    return code
+
+
+def _check() -> int:
+    found = problems()
+    for problem in found:
+        print(problem)  # noqa: T201
+    if not found:
+        print("This host can run a simulated cluster.")  # noqa: T201
+    return FAILED if found else 0
+
+
+def _outside(words: list[str], options: argparse.Namespace) -> int:
+    own = None
+    if options.dir is None:
+        own = Path(tempfile.mkdtemp(prefix="simcluster-"))
+        words = [*words, "--dir", str(own)]
+    else:
+        options.dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # Opened here, in the host's network, and handed into the new one, where nothing else of the host is.
+    sockets = [socket.create_server(("127.0.0.1", 0), backlog=1024) for _ in range(2 if options.http else 1)]
+    try:
+        return boot.outside(words, [sock.fileno() for sock in sockets], own)
+    except boot.NamespacesForbidden as error:
+        return _complain(str(error), FAILED)
+
+
+def _inside(handed: boot.Inside, options: argparse.Namespace, topology: Topology, faults: Sequence[Fault]) -> int:
+    directory: Path = options.dir.resolve()
+    logging.basicConfig(
+        filename=directory / "log", level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    try:
+        boot.inside(directory / "run")
+    except boot.NamespacesForbidden as error:
+        return _complain(str(error), FAILED)
+    sockets = [socket.socket(fileno=number) for number in handed.sockets]
+    from simcluster.cluster import Cluster  # noqa: PLC0415 - heavy, and not needed by the outer process
+    from simcluster.timing import Timing  # noqa: PLC0415
+
+    async def serve() -> None:
+        cluster = Cluster(topology, faults, Timing(options.time_scale), directory / "run")
+        access = await cluster.start(directory, sockets[0], sockets[1] if len(sockets) > 1 else None)
+        _announce(access, directory, handed.parent_pid)
+        await _until_told(handed.parent, with_stdin=options.exit_with_stdin)
+        await _stop(cluster)
+
+    try:
+        _run(serve())
+    except (OSError, RuntimeError) as error:
+        logging.getLogger(__name__).exception("the simulated cluster failed")
+        return _complain(f"the simulated cluster failed: {error} (log: {directory / 'log'})", FAILED)
+    return 0
+
+
+def _run(work: "asyncio.coroutines.Coroutine[None, None, None]") -> None:  # type: ignore[name-defined]
+    try:
+        import uvloop  # noqa: PLC0415 - optional
+    except ImportError:
+        asyncio.run(work)
+    else:
+        uvloop.run(work)
+
+
+def _announce(access: Access, directory: Path, pid: int) -> None:
+    fields = {key: str(value) if isinstance(value, Path) else value for key, value in dataclasses.asdict(access).items()}
+    print(json.dumps({"ready": True, **fields, "pid": pid, "dir": str(directory)}), flush=True)  # noqa: T201
+
+
+async def _until_told(parent: int, *, with_stdin: bool) -> None:
+    """Until SIGTERM, SIGINT, the parent's end, or (where asked) the end of standard input."""
+    loop = asyncio.get_running_loop()
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    loop.add_reader(parent, told.set)
+    if with_stdin:
+
+        def on_stdin() -> None:
+            if not os.read(0, 65536):
+                loop.remove_reader(0)
+                told.set()
+
+        loop.add_reader(0, on_stdin)
+    await told.wait()
+    loop.remove_reader(parent)
+
+
+async def _stop(cluster: Cluster) -> None:
+    # Whatever does not stop in time ends with this process: it is the first of its pid namespace.
+    try:
+        await asyncio.wait_for(cluster.stop(), 3.0)
+    except TimeoutError:
+        logging.getLogger(__name__).warning("the cluster did not stop in 3 s")

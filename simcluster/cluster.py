@@ -1,0 +1,163 @@
+"""A whole simulated cluster from a topology: API server, controllers and one kubelet a node, in one event loop.
+
+Owns the joining of the three and their order of start. It must not know how any of them works.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from simcluster.api.auth.tokens import TokenTable
+from simcluster.api.kubeconfig import make_certificates, write_kubeconfig
+from simcluster.api.port import KubeletRegistry
+from simcluster.api.server import ApiServer
+from simcluster.controllers.manager import ControllerManager
+from simcluster.faults.engine import FaultEngine
+from simcluster.faults.file import Fault
+from simcluster.hardware.gpus import NodeGpus
+from simcluster.hardware.standins import install_standins
+from simcluster.node.context import NodeContext, Site
+from simcluster.node.events import EventRecorder
+from simcluster.node.hosts import HostsFiles
+from simcluster.node.kubelet import NodeKubelet
+from simcluster.node.network import AddressPool, make_bridge
+from simcluster.node.runtime import GATEWAY, Runtime
+from simcluster.node.site import base_environment, make_shim, root_plan
+from simcluster.timing import Timing
+from simcluster.topology import Mode, Pool, Topology, gpu_labels, node_names
+
+_CONTROL_PLANE = "control-plane"
+_IN_CLUSTER_PORT = 443
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a client reaches the cluster."""
+
+    kubeconfig: Path
+    server: str
+    http: str | None
+    token: str
+
+
+class Cluster:
+    """One simulated cluster; needs the namespaces that `boot` makes, and `scratch` on a file system of its own."""
+
+    def __init__(self, topology: Topology, faults: Sequence[Fault], timing: Timing, scratch: Path) -> None:
+        self.faults = FaultEngine(faults)
+        self.topology = self.faults.shape(topology)
+        self.timing = timing
+        self.registry = KubeletRegistry()
+        self.tokens = TokenTable()
+        self.api = ApiServer(registry=self.registry, tokens=self.tokens, hooks=self.faults.hooks())
+        self.kubelets: dict[str, NodeKubelet] = {}
+        self._scratch = scratch
+        self._runtime = Runtime()
+        self._controllers = ControllerManager(self.api.client, timing)
+        self._hosts = HostsFiles(self.api.client)
+
+    async def start(self, directory: Path, tls: socket.socket, plain: socket.socket | None) -> Access:
+        """Start everything; `directory` gets the kubeconfig. The sockets are bound loopback sockets."""
+        access = await self._serve(directory, tls, plain)
+        await self._start_runtime()
+        await self._controllers.start()
+        await self._hosts.start()
+        self._make_nodes()
+        self.faults.prepare(self)
+        await asyncio.gather(*(kubelet.start() for kubelet in self.kubelets.values()))
+        return access
+
+    async def stop(self) -> None:
+        """Stop in the reverse order."""
+        await self._controllers.stop()
+        for kubelet in self.kubelets.values():
+            await kubelet.stop()
+        await self._hosts.stop()
+        await self._runtime.stop()
+        await self.api.close()
+
+    async def _serve(self, directory: Path, tls: socket.socket, plain: socket.socket | None) -> Access:
+        certificates = make_certificates(GATEWAY)
+        token = self.tokens.issue_admin()
+        server = f"https://127.0.0.1:{tls.getsockname()[1]}"
+        context = certificates.server_context(self._scratch)
+        await self.api.serve(tls, context)
+        if plain is not None:
+            await self.api.serve(plain, None)
+        kubeconfig = directory / "kubeconfig"
+        write_kubeconfig(kubeconfig, server=server, ca=certificates.ca, token=token)
+        make_bridge()
+        in_cluster = socket.create_server((GATEWAY, _IN_CLUSTER_PORT))
+        await self.api.serve(in_cluster, context)
+        http = None if plain is None else f"http://127.0.0.1:{plain.getsockname()[1]}"
+        return Access(kubeconfig, server, http, token)
+
+    async def _start_runtime(self) -> None:
+        await self._runtime.start(network=True)
+        shim = self._scratch / "shim"
+        make_shim(shim)
+        install_standins(shim / "gpu")
+        plan = root_plan(self._scratch / "base")
+        if any(pool.mode == "light" for pool in self.topology.pools):
+            await self._runtime.prepare_light(str(self._scratch / "light"), plan)
+        self._site = Site(
+            client=self.api.client,
+            runtime=self._runtime,
+            timing=self.timing,
+            addresses=AddressPool(),
+            directory=self._scratch,
+            root=plan,
+            shim=shim,
+            base_env=base_environment(GATEWAY, _IN_CLUSTER_PORT),
+        )
+
+    @property
+    def site(self) -> Site:
+        """What all nodes share."""
+        return self._site
+
+    def _make_nodes(self) -> None:
+        if self.topology.control_plane:
+            modes: set[Mode] = {pool.mode for pool in self.topology.pools}
+            role = "node-role.kubernetes.io/control-plane"
+            pool = Pool(
+                prefix=_CONTROL_PLANE,
+                nodes=1,
+                labels={role: ""},
+                taints=[{"key": role, "effect": "NoSchedule"}],
+                mode="full" if "full" in modes or not modes else "light" if "light" in modes else "hollow",
+                cpu="8",
+                memory="32Gi",
+            )
+            self._add_node(_CONTROL_PLANE, pool, 0)
+        number = 0
+        for pool in self.topology.pools:
+            for name in node_names(pool):
+                number += 1
+                self._add_node(name, pool, number)
+
+    def _add_node(self, name: str, pool: Pool, number: int) -> None:
+        capacity = {
+            "cpu": pool.cpu,
+            "ephemeral-storage": "264212084Ki",
+            "hugepages-1Gi": "0",
+            "hugepages-2Mi": "0",
+            "memory": pool.memory,
+            "pods": pool.pods,
+        }
+        context = NodeContext(
+            name=name,
+            site=self._site,
+            mode=pool.mode,
+            host_ip=f"10.250.{number >> 8}.{(number & 255) + 1}",
+            capacity=capacity,
+            gpus=NodeGpus.of(name, pool.gpu) if pool.gpu is not None else None,
+            events=EventRecorder(self.api.client, self.timing, name),
+            labels={**(gpu_labels(pool.gpu) if pool.gpu is not None else {}), **pool.labels},
+            taints=list(pool.taints),
+        )
+        self.kubelets[name] = NodeKubelet(context, self._hosts, self.registry)

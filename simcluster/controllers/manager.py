@@ -1,0 +1,68 @@
+"""All controllers of a cluster: built over one client, started and stopped together.
+
+Owns their order and their shared informers; must not know what any of them does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from simcluster.api.port import Client
+from simcluster.controllers.disruption import DisruptionController
+from simcluster.controllers.endpoints import EndpointsController
+from simcluster.controllers.events import EventRecorder
+from simcluster.controllers.eviction import TaintEviction
+from simcluster.controllers.garbage import GarbageCollector
+from simcluster.controllers.informers import Informers
+from simcluster.controllers.job.controller import JobController
+from simcluster.controllers.namespaces import NamespaceController
+from simcluster.controllers.nodes import NodeLifecycle
+from simcluster.controllers.podgc import PodGarbageCollector
+from simcluster.controllers.scheduler.controller import Scheduler
+from simcluster.controllers.serviceaccounts import ServiceAccounts
+from simcluster.controllers.ttl import TtlController
+from simcluster.timing import Timing
+
+
+class Controller(Protocol):
+    """What the manager asks of each: the constructor registers handlers, `start` begins to act."""
+
+    def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+class ControllerManager:
+    """The controllers, scheduler included, of one simulated cluster; `root_ca` is what pods get to trust the API by."""
+
+    def __init__(self, client: Client, timing: Timing, root_ca: str = "") -> None:
+        self._informers = Informers(client)
+        self._recorder = EventRecorder(client)
+        informers, recorder = self._informers, self._recorder
+        self._controllers: list[Controller] = [
+            JobController(client, timing, informers, recorder),
+            Scheduler(client, timing, informers, recorder),
+            NamespaceController(client, timing, informers),
+            GarbageCollector(client, timing, informers),
+            TtlController(client, timing, informers),
+            PodGarbageCollector(client, timing, informers),
+            NodeLifecycle(client, timing, informers, recorder),
+            TaintEviction(client, timing, informers, recorder),
+            ServiceAccounts(client, timing, informers, root_ca),
+            EndpointsController(client, timing, informers),
+            DisruptionController(client, timing, informers, recorder),
+        ]
+
+    async def start(self) -> None:
+        """Fill the caches, then start every controller. Raises ApiError where a first list fails."""
+        self._recorder.start()
+        await self._informers.start()
+        for controller in self._controllers:
+            controller.start()
+
+    async def stop(self) -> None:
+        """Stop every controller and all watches; nothing is left running."""
+        await asyncio.gather(*(controller.stop() for controller in self._controllers))
+        await self._informers.stop()
+        await self._recorder.stop()

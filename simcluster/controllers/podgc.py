@@ -1,0 +1,65 @@
+"""Removes pods that are bound to nodes which do not exist (any more).
+
+Owns the patience with absent nodes; must not know why a node is absent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from simcluster.api.port import ApiError, Client, Object
+from simcluster.controllers import fields
+from simcluster.controllers.informers import Informers
+from simcluster.controllers.podsbynode import PodsByNode
+from simcluster.controllers.requests import delete_if_there, pod_condition, set_pod_status
+from simcluster.timing import Timing
+
+log = logging.getLogger(__name__)
+
+
+class PodGarbageCollector:
+    """Looks around twice per `pod_gc_s`; a node must have been absent for that long."""
+
+    def __init__(self, client: Client, timing: Timing, informers: Informers) -> None:
+        self._client = client
+        self._patience_s = timing.pod_gc_s
+        self._nodes = informers.of("nodes")
+        self._pods = PodsByNode(informers)
+        self._absent_since: dict[str, float] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start after the informers."""
+        self._task = asyncio.create_task(self._run(), name="pod-gc")
+
+    async def stop(self) -> None:
+        """Stop looking."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            # A twelfth keeps the removal close to the 44.6 s that were recorded (14).
+            await asyncio.sleep(self._patience_s / 12)
+            try:
+                await self._look()
+            except ApiError as error:
+                log.info("pod gc: %s", error.message)
+
+    async def _look(self) -> None:
+        now = asyncio.get_running_loop().time()
+        absent = [name for name in self._pods.nodes() if ("", name) not in self._nodes.items]
+        self._absent_since = {name: self._absent_since.get(name, now) for name in absent}
+        for name, since in self._absent_since.items():
+            if now - since >= self._patience_s:
+                for pod in list(self._pods.on(name).values()):
+                    await self._remove(pod)
+
+    async def _remove(self, pod: Object) -> None:
+        if not fields.terminal(pod):
+            gone = pod_condition("DisruptionTarget", "True", "DeletionByPodGC", "PodGC: node no longer exists")
+            if not await set_pod_status(self._client, pod, {"phase": "Failed", "conditions": [gone]}):
+                return
+        await delete_if_there(self._client, "pods", pod, grace_period_s=0)

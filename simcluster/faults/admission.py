@@ -1,0 +1,54 @@
+"""Admission webhooks that do harm.
+
+Owns which objects they alter or refuse. Pure: they see one object at a time.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Literal
+
+from simcluster.api.port import ApiError, Object
+from simcluster.node.context import GPU_RESOURCE
+
+Operation = Literal["CREATE", "UPDATE", "DELETE"]
+
+
+def _asks_for_gpus(container: Object) -> bool:
+    limits = (container.get("resources") or {}).get("limits") or {}
+    return GPU_RESOURCE in limits
+
+
+class LimitGpuMemory:
+    """Sets a memory limit on the named container of each new pod, where that container asks for GPUs."""
+
+    def __init__(self, container: str, memory: str) -> None:
+        self._container = container
+        self._memory = memory
+
+    def __call__(self, resource: str, operation: Operation, obj: Object) -> Object:
+        """The pod with its limit; anything else as it is."""
+        if resource != "pods" or operation != "CREATE":
+            return obj
+        changed = copy.deepcopy(obj)
+        for container in changed["spec"]["containers"]:
+            if container["name"] == self._container and _asks_for_gpus(container):
+                container["resources"]["limits"]["memory"] = self._memory
+                container["resources"].setdefault("requests", {})["memory"] = self._memory
+        return changed
+
+
+class ForbidJobPods:
+    """Refuses each pod that a Job creates, as Pod Security does."""
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+
+    def __call__(self, resource: str, operation: Operation, obj: Object) -> Object:
+        """The object; `ApiError` 403 for a Job's pod."""
+        owners = obj["metadata"].get("ownerReferences") or []
+        if resource == "pods" and operation == "CREATE" and any(owner.get("kind") == "Job" for owner in owners):
+            name = obj["metadata"].get("name") or obj["metadata"].get("generateName", "")
+            text = f'pods "{name}" is forbidden: {self._message}'
+            raise ApiError(403, "Forbidden", text, {"name": name, "kind": "pods"})
+        return obj

@@ -1,0 +1,179 @@
+"""Carries out the actions of faults: on the topology, at admission, on nodes, at the start or when an event happens.
+
+Owns the translation from action to change. It must not know which check notices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from simcluster.api.port import AdmissionHook, ApiError, Client, Object
+from simcluster.faults import file
+from simcluster.faults.admission import ForbidJobPods, LimitGpuMemory
+from simcluster.node.context import Site
+from simcluster.node.kubelet import NodeKubelet
+from simcluster.topology import Topology
+
+_log = logging.getLogger(__name__)
+
+
+class Target(Protocol):
+    """What the engine may touch of a cluster."""
+
+    kubelets: dict[str, NodeKubelet]
+
+    @property
+    def site(self) -> Site: ...
+
+
+class FaultEngine:
+    """All faults of one cluster."""
+
+    def __init__(self, faults: Sequence[file.Fault]) -> None:
+        self._faults = tuple(faults)
+        self._waiting = [fault for fault in faults if fault.at != "start"]
+        self._target: Target | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def _actions_at_start(self) -> Iterable[file.Action]:
+        return (action for fault in self._faults if fault.at == "start" for action in fault.action)
+
+    def shape(self, topology: Topology) -> Topology:
+        """The topology with the faults that concern which nodes exist."""
+        if any(isinstance(action, file.RemoveGpuNodes) for action in self._actions_at_start()):
+            return topology.model_copy(update={"pools": [pool for pool in topology.pools if pool.gpu is None]})
+        return topology
+
+    def hooks(self) -> list[AdmissionHook]:
+        """Admission hooks for the API server."""
+        hooks: list[AdmissionHook] = []
+        for action in self._actions_at_start():
+            if isinstance(action, file.LimitMemory):
+                hooks.append(LimitGpuMemory(action.container, action.memory))
+            elif isinstance(action, file.ForbidPods):
+                hooks.append(ForbidJobPods(action.message))
+            elif isinstance(action, file.ExhaustQuota):
+                hooks.append(self._quota_hook(action.hard))
+        return hooks
+
+    def _quota_hook(self, hard: dict[str, str]) -> AdmissionHook:
+        def on_admission(resource: str, operation: str, obj: Object) -> Object:
+            if resource == "namespaces" and operation == "CREATE" and self._target is not None:
+                self._spawn(_make_quota(self._target.site.client, str(obj["metadata"]["name"]), hard))
+            return obj
+
+        return on_admission
+
+    def prepare(self, target: Target) -> None:
+        """Strike what strikes at the start (before any node registers), and lie in wait with the rest."""
+        self._target = target
+        for action in self._actions_at_start():
+            self._strike(action, target)
+        if self._waiting:
+            target.site.on_running.append(self._on_running)
+
+    def _on_running(self, node: str, pod: Object, container: str) -> None:
+        del pod
+        for fault in list(self._waiting):
+            when = fault.at
+            if isinstance(when, file.When) and when.node in (node, file.EVERY_NODE) and when.container == container:
+                self._waiting.remove(fault)
+                _log.info("fault %s strikes: %s runs on %s", fault.id, container, node)
+                if self._target is not None:
+                    for action in fault.action:
+                        self._strike(action, self._target)
+
+    def _strike(self, action: file.Action, target: Target) -> None:
+        if not hasattr(action, "node"):
+            return
+        for kubelet in _chosen(target.kubelets, action.node):
+            if isinstance(action, file.VanishNode):
+                self._spawn(_vanish(kubelet))
+            else:
+                _alter(kubelet, action)
+
+    def _spawn(self, work: "asyncio.coroutines.Coroutine[None, None, None]") -> None:  # type: ignore[name-defined]
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _chosen(kubelets: dict[str, NodeKubelet], name: str) -> list[NodeKubelet]:
+    if name == file.EVERY_NODE:
+        return list(kubelets.values())
+    return [kubelets[name]] if name in kubelets else []
+
+
+def _alter(kubelet: NodeKubelet, action: file.Action) -> None:
+    node = kubelet.node
+    match action:
+        case file.OfferGpus():
+            node.troubles.offered_gpus = action.count
+            node.labels["nvidia.com/gpu.count"] = str(action.count)
+        case file.BreakGpu():
+            _break(kubelet, action)
+        case file.HideGpus():
+            node.troubles.hidden_gpus = action.count
+        case file.SetDriver():
+            _set_driver(kubelet, action.version)
+        case file.RejectPods():
+            node.troubles.reject_reason, node.troubles.reject_message = action.reason, action.message
+        case file.BreakSandbox():
+            node.troubles.sandbox_error = action.message
+        case file.SilentKubelet():
+            node.troubles.silent = True
+        case file.RefuseImage():
+            node.images.refuse(action.image)
+        case file.TruncateMessages():
+            node.troubles.message_limit = action.keep_bytes
+        case _:
+            raise TypeError(f"no node can carry out {action.do}")
+
+
+def _break(kubelet: NodeKubelet, action: file.BreakGpu) -> None:
+    gpus = kubelet.node.gpus
+    if gpus is None:
+        return
+    gpus.init_error = action.init_error
+    gpus.change(
+        action.gpu,
+        context_error=action.context_error,
+        compute_error=action.compute_error,
+        flips_bits=action.flips_bits,
+    )
+
+
+def _set_driver(kubelet: NodeKubelet, version: str) -> None:
+    node = kubelet.node
+    if node.gpus is None:
+        return
+    node.gpus.driver = version
+    node.gpus.publish()
+    parts = [*version.split("."), "", ""]
+    for name, value in zip(("full", "major", "minor", "revision"), (version, *parts[:3]), strict=True):
+        node.labels[f"nvidia.com/cuda.driver-version.{name}"] = value
+
+
+async def _vanish(kubelet: NodeKubelet) -> None:
+    await kubelet.stop()
+    await kubelet.kill_pods()
+    try:
+        await kubelet.node.site.client.delete("nodes", kubelet.node.name)
+    except ApiError as error:
+        _log.warning("node %s could not be deleted: %s", kubelet.node.name, error)
+
+
+async def _make_quota(client: Client, namespace: str, hard: dict[str, str]) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "exhausted", "namespace": namespace},
+        "spec": {"hard": hard},
+    }
+    try:
+        await client.create("resourcequotas", quota, namespace)
+    except ApiError as error:
+        _log.warning("no quota in %s: %s", namespace, error)

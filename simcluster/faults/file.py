@@ -1,0 +1,212 @@
+"""Fault files: one TOML a fault, what it changes, when, and what must come of it.
+
+Owns the files' shape and their reading. It must not know how an action is carried out.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+_FOLDER = Path(__file__).resolve().parent
+EVERY_NODE = "*"
+
+
+class FaultError(Exception):
+    """A fault cannot be found or read; the text names file and key."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class OfferGpus(_Strict):
+    """The device plugin of a node offers `count` GPUs, and the node's labels agree."""
+
+    do: Literal["offer-gpus"]
+    node: str
+    count: Annotated[int, Field(ge=0)]
+
+
+class BreakGpu(_Strict):
+    """The hardware of a node fails behind the device plugin's back: error codes are the driver API's."""
+
+    do: Literal["break-gpu"]
+    node: str
+    gpu: int | None = None
+    init_error: int = 0
+    context_error: int = 0
+    compute_error: int = 0
+    flips_bits: bool = False
+
+
+class HideGpus(_Strict):
+    """A container sees `count` GPUs fewer than it was granted."""
+
+    do: Literal["hide-gpus"]
+    node: str
+    count: Annotated[int, Field(gt=0)]
+
+
+class SetDriver(_Strict):
+    """A node runs another driver version, and its labels say so."""
+
+    do: Literal["set-driver"]
+    node: str
+    version: str
+
+
+class RejectPods(_Strict):
+    """The kubelet refuses each pod at admission."""
+
+    do: Literal["reject-pods"]
+    node: str
+    reason: str
+    message: str
+
+
+class BreakSandbox(_Strict):
+    """The container runtime cannot create pod sandboxes."""
+
+    do: Literal["break-sandbox"]
+    node: str
+    message: str
+
+
+class SilentKubelet(_Strict):
+    """The kubelet takes no notice of pods but keeps its node ready."""
+
+    do: Literal["silent-kubelet"]
+    node: str
+
+
+class RemoveGpuNodes(_Strict):
+    """The cluster has no GPU nodes."""
+
+    do: Literal["remove-gpu-nodes"]
+
+
+class RefuseImage(_Strict):
+    """The registry refuses an image, and no node has a copy."""
+
+    do: Literal["refuse-image"]
+    node: str
+    image: str
+
+
+class LimitMemory(_Strict):
+    """Something (a webhook, a default) sets a memory limit on a container of pods that ask for GPUs."""
+
+    do: Literal["limit-memory"]
+    container: str
+    memory: str
+
+
+class ForbidPods(_Strict):
+    """The API refuses pods that a Job creates."""
+
+    do: Literal["forbid-pods"]
+    message: str
+
+
+class ExhaustQuota(_Strict):
+    """Every new namespace gets a ResourceQuota without room."""
+
+    do: Literal["exhaust-quota"]
+    hard: dict[str, str]
+
+
+class TruncateMessages(_Strict):
+    """The kubelet keeps only the last `keep_bytes` of a termination message."""
+
+    do: Literal["truncate-messages"]
+    node: str
+    keep_bytes: Annotated[int, Field(ge=0)]
+
+
+class VanishNode(_Strict):
+    """A node goes: its processes die, its kubelet falls silent, its Node object is deleted."""
+
+    do: Literal["vanish-node"]
+    node: str
+
+
+Action = Annotated[
+    OfferGpus
+    | BreakGpu
+    | HideGpus
+    | SetDriver
+    | RejectPods
+    | BreakSandbox
+    | SilentKubelet
+    | RemoveGpuNodes
+    | RefuseImage
+    | LimitMemory
+    | ForbidPods
+    | ExhaustQuota
+    | TruncateMessages
+    | VanishNode,
+    Field(discriminator="do"),
+]
+
+
+class When(_Strict):
+    """The moment when a fault strikes: the `container` of a pod on `node` has begun to run."""
+
+    event: Literal["measuring"]
+    node: str
+    container: str = "measure"
+
+
+class Expectation(_Strict):
+    """What a fault must cause; `subject` is a node's name, `all` nodes, `missing` ones, or the `cluster`."""
+
+    check: str
+    subject: str
+    verdict: Literal["PASS", "FAIL", "ERROR", "NOT_RUN"]
+    reason: str | None = None
+
+
+class Fault(_Strict):
+    """One fault. `mechanism` is one word for the kind of defect; `source` names where such a defect was seen."""
+
+    id: str
+    title: str
+    mechanism: str
+    source: str
+    at: Literal["start"] | When = "start"
+    action: Annotated[list[Action], Field(min_length=1)]
+    expects: Annotated[list[Expectation], Field(min_length=1)]
+
+
+def read_fault(path: Path) -> Fault:
+    """One file; raises `FaultError`."""
+    try:
+        fault = Fault.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except tomllib.TOMLDecodeError as error:
+        raise FaultError(f"{path.name}: not TOML: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise FaultError(f"{path.name}: {where}: {first['msg']}") from error
+    if fault.id != path.stem:
+        raise FaultError(f"{path.name}: id is {fault.id!r}, expected the file's name {path.stem!r}")
+    return fault
+
+
+def all_faults() -> list[Fault]:
+    """Every fault that comes with the simulator, by id."""
+    return [read_fault(path) for path in sorted(_FOLDER.glob("*.toml"))]
+
+
+def find_faults(ids: Sequence[str]) -> list[Fault]:
+    """The named ones; raises `FaultError` for one that does not exist."""
+    known = {path.stem: path for path in _FOLDER.glob("*.toml")}
+    for name in ids:
+        if name not in known:
+            raise FaultError(f"no fault {name!r}; there are: {', '.join(sorted(known))}")
+    return [read_fault(known[name]) for name in ids]

@@ -1,0 +1,103 @@
+"""What one node's kubelet and pods share: its names, directories, devices, images and injected troubles.
+
+Owns no behaviour but the allocation of devices. It must not know the lifecycle of pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from simcluster.api.port import Client, Object
+from simcluster.hardware.gpus import NodeGpus
+from simcluster.node.events import EventRecorder
+from simcluster.node.images import ImageStore
+from simcluster.node.network import AddressPool
+from simcluster.node.rootfs import RootPlan
+from simcluster.node.runtime import Runtime
+from simcluster.timing import Timing
+from simcluster.topology import Mode
+
+GPU_RESOURCE = "nvidia.com/gpu"
+
+
+@dataclass
+class Troubles:
+    """What is wrong with a node, set by faults. The defaults are a healthy node."""
+
+    reject_reason: str = ""
+    reject_message: str = ""
+    sandbox_error: str = ""
+    silent: bool = False
+    message_limit: int | None = None
+    hidden_gpus: int = 0
+    """So many of a container's granted GPUs do not appear inside it."""
+    offered_gpus: int | None = None
+    """The device plugin offers so many, whatever the hardware has."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """What all nodes of the cluster share."""
+
+    client: Client
+    runtime: Runtime
+    timing: Timing
+    addresses: AddressPool
+    directory: Path
+    root: RootPlan
+    """The root of every container, without its volumes."""
+    shim: Path
+    """Directory with `bin` (python3), `gpu/bin` (nvidia-smi) and `gpu/lib` (driver stand-ins)."""
+    base_env: dict[str, str]
+    on_running: list[Callable[[str, Object, str], None]] = field(default_factory=list)
+    """Called with node, pod and container name whenever a container starts to run."""
+
+
+@dataclass
+class NodeContext:
+    """One node."""
+
+    name: str
+    site: Site
+    mode: Mode
+    host_ip: str
+    capacity: dict[str, str]
+    gpus: NodeGpus | None
+    events: EventRecorder
+    images: ImageStore = field(default_factory=ImageStore)
+    troubles: Troubles = field(default_factory=Troubles)
+    labels: dict[str, str] = field(default_factory=dict)
+    taints: list[dict[str, str]] = field(default_factory=list)
+    granted: dict[str, list[str]] = field(default_factory=dict)
+    """GPU UUIDs by "pod uid/container"."""
+
+    @property
+    def directory(self) -> Path:
+        """The node's own files."""
+        return self.site.directory / "nodes" / self.name
+
+    @property
+    def offered_gpus(self) -> int:
+        """What the device plugin registers."""
+        if self.gpus is None:
+            return 0
+        offered = self.troubles.offered_gpus
+        return len(self.gpus.gpus) if offered is None else offered
+
+    def grant(self, uid: str, container: str, count: int) -> list[str]:
+        """UUIDs of `count` free GPUs for a container; fewer where there are not enough."""
+        if self.gpus is None or count <= 0:
+            return []
+        key = f"{uid}/{container}"
+        if key not in self.granted:
+            taken = {gpu for gpus in self.granted.values() for gpu in gpus}
+            free = [gpu.uuid for gpu in self.gpus.gpus[: self.offered_gpus] if gpu.uuid not in taken]
+            self.granted[key] = free[:count]
+        return self.granted[key]
+
+    def release(self, uid: str) -> None:
+        """The pod has ended: its GPUs are free at once."""
+        for key in [key for key in self.granted if key.startswith(f"{uid}/")]:
+            del self.granted[key]

@@ -1,0 +1,410 @@
+"""One pod on its node: from admission to its last status, as recorded on a real kubelet (golden 01b, 05, 07c, 18).
+
+Owns the order of things in a pod. It must not know how a container starts, nor the API but for writing one pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from simcluster.api.port import ApiError, Object
+from simcluster.node.clock import now
+from simcluster.node.container import Container
+from simcluster.node.context import GPU_RESOURCE, NodeContext
+from simcluster.node.hosts import HostsFiles
+from simcluster.node.network import Lease
+from simcluster.node.rootfs import RootPlan
+from simcluster.node.runtime import Launch, RuntimeFailure
+from simcluster.node.sources import PodFacts
+from simcluster.node.status import ContainerRecord, PodView, Role, outcome, pod_status, waiting
+from simcluster.node.volumes import MountFailure, NodeStorage, VolumeBuilder
+
+_DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
+_log = logging.getLogger(__name__)
+
+
+class PodWorker:
+    """Drives one pod; `update` and `vanish` are told what the watch says."""
+
+    def __init__(self, node: NodeContext, hosts: HostsFiles, pod: Object) -> None:
+        self.node = node
+        self.pod = pod
+        self.uid = str(pod["metadata"]["uid"])
+        self.directory = node.directory / "pods" / self.uid
+        self.stopping = False
+        self.containers: dict[str, Container] = {}
+        self.done = False
+        self._hosts = hosts
+        self._start_time = now()
+        self._lease: Lease | None = None
+        self._sandbox = False
+        self._show_address = False
+        self._final = False
+        self._deadline_passed = False
+        self._volumes: dict[str, Path] = {}
+        self._dirty = asyncio.Event()
+        self._written: Object = {}
+        self._write_lock = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._terminating: asyncio.Task[None] | None = None
+        self._gone = False
+        self._make_containers()
+
+    # ---- what the kubelet tells
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._spawn(self._run(), "run")
+        self._spawn(self._keep_status(), "status")
+        deadline_s = self.pod["spec"].get("activeDeadlineSeconds")
+        if deadline_s is not None:
+            self._spawn(self._enforce_deadline(float(deadline_s)), "deadline")
+        if self.pod["metadata"].get("deletionTimestamp"):
+            self.update(self.pod)
+
+    def update(self, pod: Object) -> None:
+        """The pod's object has changed."""
+        self.pod = pod
+        if pod["metadata"].get("deletionTimestamp") and self._terminating is None:
+            grace_s = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+            self._terminating = self._spawn(self._delete(grace_s), "delete")
+
+    def vanish(self) -> None:
+        """The pod's object is gone (a forced delete): kill what runs."""
+        self._gone = True
+        if not self.done:
+            self._spawn(self._stop(self.node.site.timing.s(2.0)), "vanish")
+
+    async def abandon(self) -> None:
+        """The kubelet stops: forget the pod and leave its processes alone."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # ---- for containers (PodSide)
+
+    def facts(self) -> PodFacts:
+        """What the downward API can tell."""
+        return PodFacts(self.pod, self.node.name, self.node.host_ip, self.address, self.node.capacity)
+
+    def changed(self) -> None:
+        """A container's record has changed."""
+        self._show_address = self._sandbox
+        self._dirty.set()
+
+    @property
+    def address(self) -> str:
+        """The pod's IP, or "" before it has one."""
+        return self._lease.address if self._lease is not None else ""
+
+    async def launch_for(self, container: Object, env: Mapping[str, str], argv: list[str], message: Path) -> Launch:
+        """How to start a container: its root with volumes, files and devices."""
+        site = self.node.site
+        variables = dict(env)
+        message_path = container.get("terminationMessagePath") or "/dev/termination-log"
+        binds = [*self._system_binds(), *self._gpu_binds(container, variables), *self._volume_binds(container, variables)]
+        binds.append((str(message), message_path, False))
+        if self.node.mode == "light":
+            variables["TERMINATION_LOG"] = message_path
+        binds.sort(key=lambda bind: bind[1].count("/"))
+        root = RootPlan(site.root.base, site.root.overlays, site.root.links, binds)
+        return Launch(
+            argv,
+            variables,
+            root,
+            cwd=container.get("workingDir") or "/",
+            sandbox=self.uid if self.node.mode == "full" else None,
+        )
+
+    # ---- the way up
+
+    def _make_containers(self) -> None:
+        spec = self.pod["spec"]
+        policy = spec.get("restartPolicy", "Always")
+        inits = spec.get("initContainers") or []
+        first_reason = "PodInitializing" if inits else "ContainerCreating"
+        roles: list[tuple[Object, Role]] = [
+            (item, "sidecar" if item.get("restartPolicy") == "Always" else "init") for item in inits
+        ]
+        roles += [(item, "app") for item in spec["containers"]]
+        for item, role in roles:
+            record = ContainerRecord(
+                item["name"], item["image"], role, waiting(first_reason), mounts=_mounts_of(item)
+            )
+            own_policy = "OnFailure" if role == "init" and policy == "Always" else policy
+            self.containers[item["name"]] = Container(self, item, record, own_policy)
+
+    async def _run(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._dirty.set()
+        if not await self._set_up_volumes() or not await self._set_up_sandbox():
+            return
+        for container in self.containers.values():
+            if container.record.role == "app" or self.stopping:
+                break
+            if container.record.role == "sidecar":
+                self._spawn(container.run(), container.record.name)
+                await self._started(container)
+                continue
+            await container.run()
+            if container.record.exit_code != 0:
+                await self._finish()
+                return
+        apps = [container for container in self.containers.values() if container.record.role == "app"]
+        if not self.stopping:
+            for container in apps:
+                self._spawn(container.run(), container.record.name)
+            await asyncio.gather(*(container.ended.wait() for container in apps))
+            await self._finish()
+
+    async def _started(self, container: Container) -> None:
+        while not container.record.running and not container.record.last_state and not self.stopping:
+            await asyncio.sleep(0.005)
+
+    async def _set_up_volumes(self) -> bool:
+        storage = NodeStorage(self.directory / "volumes", self.node.site.directory / "claims", self.node.directory / "host")
+        delay_s = 0.5
+        while not self.stopping:
+            try:
+                self._volumes = await VolumeBuilder(self.node.site.client, self.facts(), storage).build()
+            except MountFailure as failure:
+                self.node.events.emit(self.pod, "Warning", "FailedMount", str(failure))
+                await asyncio.sleep(self.node.site.timing.s(delay_s))
+                delay_s = min(delay_s * 2, 122.0)
+                continue
+            return True
+        return False
+
+    async def _set_up_sandbox(self) -> bool:
+        timing = self.node.site.timing
+        while not self.stopping:
+            trouble = self.node.troubles.sandbox_error or await self._make_sandbox()
+            if not trouble:
+                self._sandbox = True
+                self._dirty.set()
+                # A real kubelet shows the ready sandbox before any container: give the status time to be written.
+                await asyncio.sleep(0)
+                return True
+            self.node.events.emit(
+                self.pod, "Warning", "FailedCreatePodSandBox", f"Failed to create pod sandbox: {trouble}"
+            )
+            await asyncio.sleep(timing.s(12.0))
+        return False
+
+    async def _make_sandbox(self) -> str:
+        site = self.node.site
+        self._lease = self._lease or site.addresses.take()
+        hostname = self.pod["spec"].get("hostname") or self.pod["metadata"]["name"]
+        if self.node.mode == "full":
+            try:
+                await site.runtime.create_sandbox(self.uid, hostname, self._lease.cidr, self._lease.number)
+            except RuntimeFailure as failure:
+                return f"rpc error: code = Unknown desc = failed to create network namespace: {failure}"
+            subdomain = self.pod["spec"].get("subdomain")
+            namespace = self.pod["metadata"]["namespace"]
+            names = [f"{hostname}.{subdomain}.{namespace}.svc.cluster.local"] if subdomain else []
+            self._hosts.add(
+                self.directory / "hosts", namespace, f"{self.address}\t{' '.join([*names, hostname])}"
+            )
+            (self.directory / "hostname").write_text(hostname + "\n")
+        return ""
+
+    def _system_binds(self) -> list[tuple[str, str, bool]]:
+        shim = (str(self.node.site.shim), "/opt/simcluster", True)
+        if self.node.mode != "full":
+            return [shim]
+        files = [(str(self.directory / name), f"/etc/{name}", False) for name in ("hosts", "hostname")]
+        return [shim, *files]
+
+    def _volume_binds(self, container: Object, variables: Mapping[str, str]) -> list[tuple[str, str, bool]]:
+        del variables
+        binds = []
+        for mount in container.get("volumeMounts") or []:
+            source = self._volumes[mount["name"]]
+            if mount.get("subPath"):
+                inner = (source / mount["subPath"]).resolve()
+                if not inner.is_relative_to(source.resolve()):
+                    raise RuntimeFailure(f"failed to prepare subPath for volumeMount {mount['name']!r}")
+                if not inner.exists():
+                    inner.mkdir(parents=True)
+                source = inner
+            binds.append((str(source), mount["mountPath"].rstrip("/") or "/", bool(mount.get("readOnly"))))
+        return binds
+
+    def _gpu_binds(self, container: Object, variables: dict[str, str]) -> list[tuple[str, str, bool]]:
+        if self.node.gpus is None:
+            return []
+        resources = container.get("resources") or {}
+        asked = int((resources.get("limits") or {}).get(GPU_RESOURCE, 0))
+        granted = self.node.grant(self.uid, container["name"], asked)
+        seen = granted[: max(0, len(granted) - self.node.troubles.hidden_gpus)] if granted else []
+        state = self.directory / f"{container['name']}.gpus"
+        self.node.gpus.show(state, seen)
+        if seen:
+            variables["NVIDIA_VISIBLE_DEVICES"] = ",".join(seen)
+        variables["SIMCLUSTER_GPU_STATE"] = "/run/simcluster/gpus"
+        variables["PATH"] = "/opt/simcluster/gpu/bin:" + variables.get("PATH", "")
+        variables["LD_LIBRARY_PATH"] = ":".join(
+            part for part in ("/opt/simcluster/gpu/lib", variables.get("LD_LIBRARY_PATH", "")) if part
+        )
+        return [(str(state), "/run/simcluster/gpus", True)]
+
+    # ---- the way down
+
+    async def _finish(self) -> None:
+        """All app containers have ended (or an init container has failed): stop sidecars, lag, write the last status."""
+        await self._stop_sidecars()
+        if not self.stopping:
+            await asyncio.sleep(self.node.site.timing.pod_terminal_lag_s)
+        await self._end()
+
+    async def _stop_sidecars(self) -> None:
+        sidecars = [item for item in self.containers.values() if item.record.role == "sidecar" and item.process]
+        grace_s = float(self.pod["spec"].get("terminationGracePeriodSeconds") or 30)
+        for sidecar in reversed(sidecars):
+            await sidecar.stop(grace_s)
+            await sidecar.ended.wait()
+
+    async def _stop(self, grace_s: float) -> None:
+        self.stopping = True
+        running = [container for container in self.containers.values() if container.process is not None]
+        idle = [container for container in self.containers.values() if container.process is None]
+        await asyncio.gather(*(container.stop(grace_s) for container in [*idle, *running]))
+        await asyncio.gather(*(container.ended.wait() for container in running))
+        if self._gone:
+            await self._end()
+
+    async def _delete(self, grace_s: float) -> None:
+        timing = self.node.site.timing
+        if not self.done:
+            await self._stop(max(grace_s, timing.s(2.0)))
+            await self._end()
+        await asyncio.sleep(timing.s(0.8))
+        with contextlib.suppress(ApiError):
+            await self.node.site.client.delete(
+                "pods", self.pod["metadata"]["name"], self.pod["metadata"]["namespace"], grace_period_s=0, uid=self.uid
+            )
+
+    async def _enforce_deadline(self, deadline_s: float) -> None:
+        await asyncio.sleep(deadline_s)
+        if self.done or self.stopping:
+            return
+        self._deadline_passed = True
+        self.node.events.emit(self.pod, "Normal", "DeadlineExceeded", _DEADLINE_MESSAGE)
+        self._dirty.set()
+        await self._stop(float(self.pod["spec"].get("terminationGracePeriodSeconds") or 30))
+        await self._end()
+
+    async def _end(self) -> None:
+        """Free what the pod holds and write its final status. May be called twice."""
+        if self.done:
+            return
+        self.done = True
+        self._close_unstarted()
+        self._final = True
+        self.node.release(self.uid)
+        await self._write()
+        for container in self.containers.values():
+            if self.node.gpus is not None:
+                self.node.gpus.hide(self.directory / f"{container.record.name}.gpus")
+        self._hosts.remove(self.directory / "hosts")
+        if self._sandbox and self.node.mode == "full":
+            await self.node.site.runtime.release_sandbox(self.uid)
+        if self._lease is not None:
+            self.node.site.addresses.give_back(self._lease)
+
+    def _close_unstarted(self) -> None:
+        """Containers that never ran cannot have succeeded: a deleted pod that was still waiting is Failed."""
+        if not self.stopping:
+            return
+        for container in self.containers.values():
+            record = container.record
+            if record.exit_code is None and record.role == "app":
+                record.state = {
+                    "terminated": {
+                        "exitCode": 137,
+                        "reason": "ContainerStatusUnknown",
+                        "message": "The container could not be located when the pod was terminated",
+                        "startedAt": None,
+                        "finishedAt": None,
+                    }
+                }
+            record.finished = True
+
+    def remove_files(self) -> None:
+        """The object is gone: so are the pod's files."""
+        self.node.events.forget(self.uid)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    # ---- status
+
+    async def _keep_status(self) -> None:
+        while not self.done:
+            await self._dirty.wait()
+            self._dirty.clear()
+            await self._write()
+
+    async def _write(self) -> None:
+        async with self._write_lock:
+            if self._gone:
+                return
+            view = PodView(
+                pod=self.pod,
+                records=[container.record for container in self.containers.values()],
+                host_ip=self.node.host_ip,
+                start_time=self._start_time,
+                pod_ip=self.address if self._show_address else "",
+                sandbox_ready=self._sandbox,
+                final=self._final,
+                doomed=self._deadline_passed,
+                reason="DeadlineExceeded" if self._deadline_passed else "",
+                message=_DEADLINE_MESSAGE if self._deadline_passed else "",
+            )
+            status = pod_status(view, now())
+            if status == self._written:
+                return
+            await self._patch(status)
+
+    async def _patch(self, status: Object) -> None:
+        metadata = self.pod["metadata"]
+        body: dict[str, Any] = {"metadata": {"uid": self.uid}, "status": status}
+        try:
+            stored = await self.node.site.client.patch(
+                "pods", metadata["name"], body, metadata["namespace"], subresource="status"
+            )
+        except ApiError as error:
+            _log.debug("status of %s not written: %s", metadata["name"], error)
+            return
+        self._written = status
+        self.pod = stored
+
+    def succeeded(self) -> bool:
+        """Whether the pod ended well."""
+        return outcome([container.record for container in self.containers.values()]) == "Succeeded"
+
+    def _spawn(self, work: Any, name: str) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.create_task(work, name=f"pod-{self.pod['metadata']['name']}-{name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task_end)
+        return task
+
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("%s failed", task.get_name(), exc_info=task.exception())
+
+
+def _mounts_of(container: Object) -> list[Object]:
+    mounts = []
+    for mount in container.get("volumeMounts") or []:
+        shown = {"name": mount["name"], "mountPath": mount["mountPath"]}
+        if mount.get("readOnly"):
+            shown |= {"readOnly": True, "recursiveReadOnly": "Disabled"}
+        mounts.append(shown)
+    return mounts
