@@ -234,6 +234,46 @@ def fold_string_data(obj: Object) -> Object:
 _ROLLING_DS = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
 _ROLLING_DEPLOY = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}}
 
+
+def _pod_again(obj: Object) -> Object:
+    return {**obj, "spec": pod_spec(obj.get("spec") or {})}
+
+
+def _template_again(obj: Object) -> Object:
+    spec = dict(obj.get("spec") or {})
+    spec["template"] = _template(spec)
+    return {**obj, "spec": spec}
+
+
+def _job_again(old: Object, obj: Object) -> Object:
+    kept = ("parallelism", "backoffLimit", "completionMode", "suspend", "manualSelector", "selector")
+    before, spec = old["spec"], dict(obj.get("spec") or {})
+    for name in (*kept, "podReplacementPolicy", "completions"):
+        if name in before:
+            spec.setdefault(name, before[name])
+    spec["template"] = _template(spec)
+    labels = before["template"]["metadata"].get("labels") or {}
+    ties = {key: value for key, value in labels.items() if key.rpartition("/")[2] in ("controller-uid", "job-name")}
+    metadata = spec["template"]["metadata"]
+    metadata["labels"] = {**(metadata.get("labels") or {}), **ties}
+    return {**obj, "spec": spec}
+
+
+def again(resource: str, old: Object, new: Object) -> Object:
+    """Defaults of what an update left out; nothing to do where the spec is the old one."""
+    if new.get("spec") == old.get("spec"):
+        return new
+    if resource == "pods":
+        return _pod_again(new)
+    if resource == "jobs.batch":
+        return _job_again(old, new)
+    if resource in _TEMPLATED:
+        return _template_again(new)
+    return new
+
+
+_TEMPLATED = frozenset({"daemonsets.apps", "deployments.apps", "replicasets.apps", "statefulsets.apps"})
+
 ON_CREATE: Mapping[str, Callable[[Object], Object]] = {
     "pods": pod,
     "jobs.batch": job,

@@ -172,6 +172,7 @@ class Resources:
                 new["status"] = old["status"]
         if kind.name == "secrets":
             new = defaults.fold_string_data(new)
+        new = defaults.again(kind.name, old, new)
         if kind.generation and _changed(old, new):
             meta["generation"] = old["metadata"].get("generation", 0) + 1
         return new

@@ -62,12 +62,14 @@ class TaintEviction:
         key = (*fields.key(pod), fields.uid(pod))
         if not taints:
             if self._planned.pop(key, None) is not None:
+                self._queue.cancel(key)
                 message = f"Cancelling deletion of Pod {key[0]}/{key[1]}"
                 self._recorder.record(COMPONENT, pod, "Normal", "TaintManagerEviction", message)
             return
         patience_s = _patience_s(pod, taints)
         if patience_s is None:
             self._planned.pop(key, None)
+            self._queue.cancel(key)
             return
         if key not in self._planned:
             self._planned[key] = taints

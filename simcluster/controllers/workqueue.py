@@ -66,13 +66,11 @@ class WorkQueue(Generic[K]):
 
     def add(self, key: K) -> None:
         """Handle the key as soon as a worker is free."""
-        timer = self._timers.pop(key, None)
-        if timer is not None:
-            timer.cancel()
+        self.cancel(key)
         self._enqueue(key)
 
     def add_after(self, key: K, delay_s: float) -> None:
-        """Handle the key after a delay; of two delays of one key the earlier one counts."""
+        """Handle the key after a delay. Of two delays the earlier one counts: a handler asks again for a later one."""
         if delay_s <= 0:
             self.add(key)
             return
@@ -84,6 +82,12 @@ class WorkQueue(Generic[K]):
                 return
             timer.cancel()
         self._timers[key] = loop.call_at(due, self._expire, key)
+
+    def cancel(self, key: K) -> None:
+        """Forget the key's delay; a key that is due already stays so."""
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
 
     def retry(self, key: K) -> None:
         """Handle the key again after its own growing delay."""

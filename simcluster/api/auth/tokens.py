@@ -33,6 +33,15 @@ class User:
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
 
+def impersonated(name: str, groups: tuple[str, ...]) -> User:
+    """The user that somebody acts as; a service account brings its own groups."""
+    prefix, _, account = name.rpartition(":")
+    namespace = prefix.removeprefix("system:serviceaccount:")
+    if account and namespace != prefix:
+        groups = (*groups, "system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+    return User(name, (*groups, AUTHENTICATED))
+
+
 @dataclass(frozen=True)
 class _Grant:
     user: User

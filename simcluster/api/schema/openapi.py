@@ -101,9 +101,7 @@ _VALIDATION_PARAMETER = {
 _DRY_RUN = {"name": "dryRun", "in": "query", "description": "All: nothing is stored", "schema": {"type": "string"}}
 
 
-def _operations(
-    kind: Kind, methods: Mapping[str, str], parameter: Callable[[Object], Object]
-) -> Object:
+def _operations(kind: Kind, methods: Mapping[str, str], parameter: Callable[[Object], Object]) -> Object:
     made: Object = {}
     for method, action in methods.items():
         operation: Object = {

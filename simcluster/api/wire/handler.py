@@ -11,9 +11,9 @@ from urllib.parse import parse_qsl
 from aiohttp import web
 
 from simcluster.api import errors
-from simcluster.api.auth.rbac import Authorizer
+from simcluster.api.auth.rbac import Attributes, Authorizer
 from simcluster.api.auth.reviews import Reviews
-from simcluster.api.auth.tokens import ANONYMOUS, TokenTable, User
+from simcluster.api.auth.tokens import ANONYMOUS, TokenTable, User, impersonated
 from simcluster.api.kinds import Kind, KindTable
 from simcluster.api.port import ApiError, Object
 from simcluster.api.schema.openapi import OpenApi
@@ -96,7 +96,12 @@ class Handler:
         user = self._tokens.user_of(token.strip()) if scheme.lower() == "bearer" else None
         if user is None:
             raise ApiError(401, "Unauthorized", "Unauthorized")
-        return user
+        if "Impersonate-User" not in request.headers:
+            return user
+        name = request.headers["Impersonate-User"]
+        self._authorizer.check(user, Attributes("impersonate", resource="users", name=name))
+        groups = request.headers.getall("Impersonate-Group", [])
+        return impersonated(name, tuple(groups))
 
     async def _dispatch(self, call: Call) -> web.StreamResponse:
         target = call.target

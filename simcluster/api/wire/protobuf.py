@@ -1,127 +1,25 @@
 """Reads the few protobuf bodies that kubectl's typed commands send instead of JSON.
 
-Owns the field numbers of those messages. It must not know what is done with them.
+Owns the wire format. It must not know what is done with them.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from simcluster.api.port import ApiError, Object
+from simcluster.api.wire.protoshapes import SHAPES, Shape
 
 _MAGIC = b"k8s\x00"
 _BYTES, _VARINT = 2, 0
 
-Shape = Mapping[int, tuple[str, str]]
-"""Field number -> (JSON name, form): str, int, bool, bytes, strings, {str}, {bytes}, or a shape as NAME or [NAME]."""
-
-SHAPES: Mapping[str, Shape] = {
-    "ObjectMeta": {
-        1: ("name", "str"),
-        2: ("generateName", "str"),
-        3: ("namespace", "str"),
-        5: ("uid", "str"),
-        6: ("resourceVersion", "str"),
-        11: ("labels", "{str}"),
-        12: ("annotations", "{str}"),
-        13: ("ownerReferences", "[OwnerReference]"),
-        14: ("finalizers", "strings"),
-    },
-    "OwnerReference": {
-        1: ("kind", "str"),
-        3: ("name", "str"),
-        4: ("uid", "str"),
-        5: ("apiVersion", "str"),
-        6: ("controller", "bool"),
-        7: ("blockOwnerDeletion", "bool"),
-    },
-    "Namespace": {1: ("metadata", "ObjectMeta")},
-    "ConfigMap": {
-        1: ("metadata", "ObjectMeta"),
-        2: ("data", "{str}"),
-        3: ("binaryData", "{bytes}"),
-        4: ("immutable", "bool"),
-    },
-    "Secret": {
-        1: ("metadata", "ObjectMeta"),
-        2: ("data", "{bytes}"),
-        3: ("type", "str"),
-        4: ("stringData", "{str}"),
-        5: ("immutable", "bool"),
-    },
-    "ServiceAccount": {1: ("metadata", "ObjectMeta"), 4: ("automountServiceAccountToken", "bool")},
-    "DeleteOptions": {
-        1: ("gracePeriodSeconds", "int"),
-        2: ("preconditions", "Preconditions"),
-        3: ("orphanDependents", "bool"),
-        4: ("propagationPolicy", "str"),
-        5: ("dryRun", "strings"),
-    },
-    "Preconditions": {1: ("uid", "str"), 2: ("resourceVersion", "str")},
-    "Eviction": {1: ("metadata", "ObjectMeta"), 2: ("deleteOptions", "DeleteOptions")},
-    "SelfSubjectAccessReview": {1: ("metadata", "ObjectMeta"), 2: ("spec", "SelfSubjectAccessReviewSpec")},
-    "SelfSubjectAccessReviewSpec": {
-        1: ("resourceAttributes", "ResourceAttributes"),
-        2: ("nonResourceAttributes", "NonResourceAttributes"),
-    },
-    "SubjectAccessReview": {1: ("metadata", "ObjectMeta"), 2: ("spec", "SubjectAccessReviewSpec")},
-    "SubjectAccessReviewSpec": {
-        1: ("resourceAttributes", "ResourceAttributes"),
-        2: ("nonResourceAttributes", "NonResourceAttributes"),
-        3: ("user", "str"),
-        4: ("groups", "strings"),
-    },
-    "ResourceAttributes": {
-        1: ("namespace", "str"),
-        2: ("verb", "str"),
-        3: ("group", "str"),
-        4: ("version", "str"),
-        5: ("resource", "str"),
-        6: ("subresource", "str"),
-        7: ("name", "str"),
-    },
-    "NonResourceAttributes": {1: ("path", "str"), 2: ("verb", "str")},
-    "SelfSubjectRulesReview": {1: ("metadata", "ObjectMeta"), 2: ("spec", "SelfSubjectRulesReviewSpec")},
-    "SelfSubjectRulesReviewSpec": {1: ("namespace", "str")},
-    "SelfSubjectReview": {1: ("metadata", "ObjectMeta")},
-    "TokenRequest": {1: ("metadata", "ObjectMeta"), 2: ("spec", "TokenRequestSpec")},
-    "TokenRequestSpec": {1: ("audiences", "strings"), 4: ("expirationSeconds", "int")},
-    "PodDisruptionBudget": {1: ("metadata", "ObjectMeta"), 2: ("spec", "PodDisruptionBudgetSpec")},
-    "PodDisruptionBudgetSpec": {
-        1: ("minAvailable", "IntOrString"),
-        2: ("selector", "LabelSelector"),
-        3: ("maxUnavailable", "IntOrString"),
-    },
-    "IntOrString": {1: ("type", "int"), 2: ("intVal", "int"), 3: ("strVal", "str")},
-    "LabelSelector": {1: ("matchLabels", "{str}"), 2: ("matchExpressions", "[LabelSelectorRequirement]")},
-    "LabelSelectorRequirement": {1: ("key", "str"), 2: ("operator", "str"), 3: ("values", "strings")},
-    "Role": {1: ("metadata", "ObjectMeta"), 2: ("rules", "[PolicyRule]")},
-    "ClusterRole": {1: ("metadata", "ObjectMeta"), 2: ("rules", "[PolicyRule]")},
-    "PolicyRule": {
-        1: ("verbs", "strings"),
-        2: ("apiGroups", "strings"),
-        3: ("resources", "strings"),
-        4: ("resourceNames", "strings"),
-        5: ("nonResourceURLs", "strings"),
-    },
-    "RoleBinding": {1: ("metadata", "ObjectMeta"), 2: ("subjects", "[Subject]"), 3: ("roleRef", "RoleRef")},
-    "ClusterRoleBinding": {1: ("metadata", "ObjectMeta"), 2: ("subjects", "[Subject]"), 3: ("roleRef", "RoleRef")},
-    "Subject": {1: ("kind", "str"), 2: ("apiGroup", "str"), 3: ("name", "str"), 4: ("namespace", "str")},
-    "RoleRef": {1: ("apiGroup", "str"), 2: ("kind", "str"), 3: ("name", "str")},
-    "ResourceQuota": {1: ("metadata", "ObjectMeta"), 2: ("spec", "ResourceQuotaSpec")},
-    "ResourceQuotaSpec": {1: ("hard", "{Quantity}"), 2: ("scopes", "strings")},
-    "Quantity": {1: ("string", "str")},
-    "PriorityClass": {
-        1: ("metadata", "ObjectMeta"),
-        2: ("value", "int"),
-        3: ("globalDefault", "bool"),
-        4: ("description", "str"),
-        5: ("preemptionPolicy", "str"),
-    },
-}
 _TYPE_META: Shape = {1: ("apiVersion", "str"), 2: ("kind", "str")}
+
+
+_DROPPED_EMPTY = ("str", "num")
+"""Go writes these even when they are unset."""
 
 
 def _malformed() -> ApiError:
@@ -193,7 +91,9 @@ def _message(shape: Shape, data: bytes) -> dict[str, Any]:
         elif form == "strings" or form.startswith("["):
             made.setdefault(name, []).append(_scalar(form, value))
         else:
-            made[name] = _scalar(form, value)
+            found = _scalar(form, value)
+            if found or form not in _DROPPED_EMPTY:
+                made[name] = found
     return made
 
 
@@ -213,5 +113,4 @@ def decode(body: bytes) -> Object:
         text = f"this server reads {meta.get('kind')} as JSON only; send application/json"
         raise ApiError(415, "UnsupportedMediaType", text)
     made = _message(shape, raw)
-    metadata = {key: value for key, value in made.get("metadata", {}).items() if value != ""}
-    return {"kind": meta["kind"], "apiVersion": meta["apiVersion"], **made, "metadata": metadata}
+    return {"kind": meta["kind"], "apiVersion": meta["apiVersion"], "metadata": {}, **made}

@@ -139,6 +139,7 @@ class JobController:
             ended_at=self._index.ends.of,
         )
         status = self._with_start(found)
+        self._wake_at_deadline(found)
         error = await self._act(key, found)
         status = self._with_suspension(found, status)
         error = await self._write(key, found, status) or error
@@ -200,13 +201,13 @@ class JobController:
         if found.spec.suspended or status.get("startTime"):
             return status
         self._started[fields.uid(found.job)] = asyncio.get_running_loop().time()
-        self._wake_at_deadline(found, 0.0)
         return {**status, "startTime": clock.stamp()}
 
-    def _wake_at_deadline(self, found: Assessment, age_s: float) -> None:
-        if found.spec.deadline_s is not None:
+    def _wake_at_deadline(self, found: Assessment) -> None:
+        age_s = self._age_s(found.job)
+        if found.target is None and found.spec.deadline_s is not None and not found.spec.suspended:
             # What a user asks for in seconds stays seconds: the programs in the pods are not faster either.
-            self._queue.add_after(fields.key(found.job), found.spec.deadline_s - age_s)
+            self._queue.add_after(fields.key(found.job), found.spec.deadline_s - (age_s or 0.0))
 
     def _with_suspension(self, found: Assessment, status: Object) -> Object:
         job = found.job

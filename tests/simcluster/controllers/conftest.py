@@ -10,7 +10,7 @@ from simcluster.api.port import KubeletRegistry
 from simcluster.api.server import ApiServer
 from simcluster.controllers.manager import ControllerManager
 from simcluster.timing import Timing
-from tests.simcluster.controllers.world import World
+from tests.simcluster.controllers.world import Gate, World
 
 SCALE = 0.05
 
@@ -18,10 +18,11 @@ SCALE = 0.05
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
     """The cluster with controllers running and no node yet."""
-    server = ApiServer(registry=KubeletRegistry())
     timing = Timing(scale=SCALE)
+    gate = Gate()
+    server = ApiServer(registry=KubeletRegistry(), hooks=[gate])
     manager = ControllerManager(server.client, timing)
-    world = World(server.client, timing)
+    world = World(server.client, timing, gate=gate)
     await manager.start()
     await world.start()
     yield world

@@ -35,12 +35,28 @@ class Act:
 
 
 @dataclass
+class Gate:
+    """An admission hook that refuses pods while `closed` is set; `refused` keeps the times of the refusals."""
+
+    closed: ApiError | None = None
+    refused: list[float] = field(default_factory=list)
+
+    def __call__(self, resource: str, operation: str, obj: Object) -> Object:
+        """See AdmissionHook."""
+        if self.closed is not None and resource == "pods" and operation == "CREATE":
+            self.refused.append(asyncio.get_running_loop().time())
+            raise self.closed
+        return obj
+
+
+@dataclass
 class World:
     """A cluster under test."""
 
     client: Client
     timing: Timing
     act: Callable[[Object], Act] = lambda _pod: Act()
+    gate: Gate = field(default_factory=Gate)
     silent_nodes: set[str] = field(default_factory=set)
     histories: dict[tuple[str, str], list[Object]] = field(default_factory=dict)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)

@@ -1,0 +1,166 @@
+"""Silent, cordoned and tainted nodes, and what happens to their pods (26a, 26b, 27)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from simcluster.api.port import ApiError, Object
+from simcluster.controllers import clock, fields
+from tests.simcluster.controllers.world import NS, Act, World
+
+LEASES = "leases.coordination.k8s.io"
+CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
+
+
+class Heart:
+    """Renews a node's lease like a kubelet until it is stopped, and brings the node back when it beats again."""
+
+    def __init__(self, world: World, node: str) -> None:
+        self._world = world
+        self._node = node
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Post the node's conditions, then begin to beat."""
+        conditions = [{"type": kind, "status": "True" if kind == "Ready" else "False"} for kind in CONDITIONS]
+        body = {"status": {"conditions": conditions}}
+        await self._world.client.patch("nodes", self._node, body, kind="strategic", subresource="status")
+        self._task = asyncio.create_task(self._beat())
+
+    async def stop(self) -> None:
+        """Fall silent."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _beat(self) -> None:
+        lease: Object = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self._node}}
+        space = "kube-node-lease"
+        while True:
+            renewed = {"spec": {"renewTime": clock.micro_stamp(), "holderIdentity": self._node}}
+            try:
+                await self._world.client.patch(LEASES, self._node, renewed, space)
+            except ApiError:
+                await self._world.client.create(LEASES, {**lease, **renewed}, space)
+            await asyncio.sleep(self._world.timing.heartbeat_s)
+
+
+@pytest.fixture
+async def heart(world: World) -> AsyncIterator[Heart]:
+    """A node with a lease; pods run until deleted."""
+    world.act = lambda _pod: Act(run_s=None)
+    await world.node("node-1")
+    heart = Heart(world, "node-1")
+    await heart.start()
+    yield heart
+    await heart.stop()
+
+
+async def taints(world: World, *wanted: tuple[str, str]) -> list[tuple[str, str]]:
+    """Wait for exactly these (key, effect) on node-1."""
+
+    async def check() -> list[tuple[str, str]] | None:
+        node = await world.client.get("nodes", "node-1")
+        found = [(t["key"].rpartition("/")[2], t["effect"]) for t in fields.spec(node).get("taints") or ()]
+        return found if sorted(found) == sorted(wanted) else None
+
+    return list(await world.until(check) or [] if wanted else [await _none(world)])
+
+
+async def _none(world: World) -> tuple[str, str]:
+    async def check() -> bool:
+        return not fields.spec(await world.client.get("nodes", "node-1")).get("taints")
+
+    await world.until(check)
+    return "", ""
+
+
+async def running(world: World, name: str) -> Object:
+    async def check() -> Object | None:
+        pod = await world.client.get("pods", name, NS)
+        return pod if fields.ready(pod) else None
+
+    found: Object = await world.until(check)
+    return found
+
+
+async def test_silence_makes_a_node_unknown_and_its_pods_unready(world: World, heart: Heart) -> None:
+    await world.pod("p")
+    await running(world, "p")
+    await heart.stop()
+    await taints(world, ("unreachable", "NoSchedule"), ("unreachable", "NoExecute"))
+    node = await world.client.get("nodes", "node-1")
+    for kind in CONDITIONS:
+        condition = fields.condition(node, kind) or {}
+        said = (condition["status"], condition["reason"], condition["message"])
+        assert said == ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
+    pod = await world.client.get("pods", "p", NS)
+    assert (fields.phase(pod), fields.ready(pod)) == ("Running", False)
+    (event,) = [e for e in await world.until(lambda: world.events("NodeNotReady")) if e["type"] == "Warning"]
+    assert (event["message"], event["involvedObject"]["name"]) == ("Node is not ready", "p")
+    await heart.start()
+    await taints(world)
+
+
+async def test_a_beating_node_is_left_alone(world: World, heart: Heart) -> None:
+    await asyncio.sleep(1.3 * world.timing.node_grace_s)
+    assert fields.condition_true(await world.client.get("nodes", "node-1"), "Ready")
+
+
+async def test_pods_leave_a_silent_node_after_their_toleration_and_stay_as_objects(world: World, heart: Heart) -> None:
+    tolerations = [
+        {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 8}
+        for key in ("unreachable", "not-ready")
+    ]
+    await world.pod("short", tolerations=tolerations)
+    await world.pod("patient")
+    await running(world, "short")
+    await running(world, "patient")
+    world.silent_nodes.add("node-1")
+    await heart.stop()
+
+    async def leaving() -> Object | None:
+        pod = await world.client.get("pods", "short", NS)
+        return pod if fields.deleting(pod) else None
+
+    pod = await world.until(leaving)
+    condition = fields.condition(pod, "DisruptionTarget") or {}
+    assert condition["reason"] == "DeletionByTaintManager"
+    assert condition["message"] == "Taint manager: deleting due to NoExecute taint"
+    assert not fields.deleting(await world.client.get("pods", "patient", NS))
+    events = await world.until(lambda: world.events("TaintManagerEviction"))
+    assert [e["message"] for e in events] == [f"Marking for deletion Pod {NS}/short"]
+    await heart.start()
+
+    async def cancelled() -> bool:
+        messages = [e["message"] for e in await world.events("TaintManagerEviction")]
+        return f"Cancelling deletion of Pod {NS}/patient" in messages
+
+    await world.until(cancelled)
+
+
+async def test_an_operators_taint_drives_out_at_once_what_does_not_tolerate_it(world: World, heart: Heart) -> None:
+    await world.pod("goes")
+    await world.pod("stays", tolerations=[{"operator": "Exists"}])
+    await running(world, "goes")
+    await running(world, "stays")
+    taint = {"key": "k", "effect": "NoExecute"}
+    await world.client.patch("nodes", "node-1", {"spec": {"taints": [taint]}})
+    await world.until(lambda: world.gone("pods", "goes"))
+    assert not fields.deleting(await world.client.get("pods", "stays", NS))
+
+
+async def test_a_cordon_becomes_a_taint_and_goes_with_it(world: World, heart: Heart) -> None:
+    await world.client.patch("nodes", "node-1", {"spec": {"unschedulable": True}})
+    await taints(world, ("unschedulable", "NoSchedule"))
+    await world.client.patch("nodes", "node-1", {"spec": {"unschedulable": None}})
+    await taints(world)
+
+
+async def test_foreign_taints_are_kept(world: World, heart: Heart) -> None:
+    own = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+    await world.client.patch("nodes", "node-1", {"spec": {"taints": [own], "unschedulable": True}})
+    await taints(world, ("gpu", "NoSchedule"), ("unschedulable", "NoSchedule"))
