@@ -23,7 +23,7 @@ _TEXTS: Sequence[tuple[re.Pattern[str], str]] = (
     (re.compile(r"\buid-\d+\b"), "UID"),
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "UID"),
     (re.compile(r"\b(containerd|simcluster|cri-o|docker)://[\w-]+"), "CONTAINER"),
-    (re.compile(r"\bnode-\d-ip(:PORT|:\d+)?|\bdns-ip(:\d+)?|\b\d+\.\d+\.\d+\.\d+(:\d+)?\b"), "ADDRESS"),
+    (re.compile(r"\bnode-\d-ip(:PORT|:\d+)?|\bpod-ip-\d+|\bdns-ip(:\d+)?|\b\d+\.\d+\.\d+\.\d+(:\d+)?\b"), "ADDRESS"),
     (re.compile(r"\bnode-0?(\d)\b"), r"node-\1"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "TIME"),
     (re.compile(r"(?<=back-off )(\d+m)?(\d+s)?(?= restarting)"), "DELAY"),
@@ -102,7 +102,7 @@ def facets(names: Names, events: Iterable[Json]) -> dict[str, Facets]:
 
 def steps_of(line: Sequence[str]) -> list[tuple[str, str]]:
     """Each step from one value to the next, the first time it is taken: cycles of any length look alike."""
-    pairs = zip(["", *line[:-1]], line, strict=True)
+    pairs = zip(["", *line], line, strict=False)
     return list(dict.fromkeys(pairs))
 
 

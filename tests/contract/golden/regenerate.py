@@ -25,6 +25,7 @@ from tests.contract.golden.normalise import Names, event_line, facets
 
 Json = Any
 EXPECTED = Path(__file__).with_name("expected")
+_REQUEST_MS = 40
 _SEEN = re.compile(r"container |conditions|life|phase")
 _POSTED = re.compile(r"POST (\w+) (\S+) -> (\d+)")
 _GROUPS = {"jobs": "/apis/batch/v1", "daemonsets": "/apis/apps/v1", "poddisruptionbudgets": "/apis/policy/v1"}
@@ -75,14 +76,14 @@ def _read(path: Path) -> Json:
 
 def _steps(folder: Path, lines: Sequence[Json], names: Names) -> list[Json]:
     requested = {(_resource(obj), obj["metadata"]["name"]): obj for obj in _read(folder / "request.json") or []}
-    spoken = {(found["t"], found["method"]): found for found in _read(folder / "http.json") or [] if "t" in found}
+    spoken = [found for found in _read(folder / "http.json") or [] if "t" in found]
     steps = []
     told: list[list[str]] = []
     for line in lines:
         if line["type"] != "CLIENT":
             continue
         step = _step(line, requested, spoken)
-        seen = _seen(lines, line["t"])
+        seen = _seen(lines, line["t"], step)
         step["seen"] = [found for found in seen if found not in told]
         told += step["seen"]
         steps.append(json.loads(_with_roles(json.dumps(step), names)))
@@ -91,10 +92,11 @@ def _steps(folder: Path, lines: Sequence[Json], names: Names) -> list[Json]:
 
 def _step(line: Json, requested: Json, spoken: Json) -> Json:
     at, note = line["t"], line["note"]
-    exchange = spoken.get((at, note.split(" ", 1)[0]))
-    if exchange is not None:
-        keys = ("method", "path", "body", "content_type", "code", "response", "note", "request_headers")
-        return {"at": at, **{key: exchange[key] for key in keys if key in exchange}}
+    for exchange in spoken:
+        if note == f"{exchange['method']} {exchange['path']} -> {exchange['code']}":
+            spoken.remove(exchange)
+            keys = ("method", "path", "body", "content_type", "code", "response", "note", "request_headers")
+            return {"at": at, **{key: _trimmed(exchange[key]) for key in keys if key in exchange}}
     posted = _POSTED.match(note)
     if posted:
         resource, name, code = posted.groups()
@@ -103,18 +105,38 @@ def _step(line: Json, requested: Json, spoken: Json) -> Json:
     return {"at": at, "note": note}
 
 
+def _trimmed(value: Json) -> Json:
+    """Without the volume of the service account's token, which is a pod's own affair."""
+    if isinstance(value, list):
+        return [_trimmed(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found = {key: _trimmed(item) for key, item in value.items()}
+    for key in ("volumes", "volumeMounts"):
+        if isinstance(found.get(key), list):
+            found[key] = [item for item in found[key] if not str(item.get("name", "")).startswith("kube-api-access-")]
+            if not found[key]:
+                del found[key]
+    return found
+
+
 def _resource(obj: Json) -> str:
     return f"{obj['kind'].lower()}s"
 
 
-def _seen(lines: Sequence[Json], at: int) -> list[list[str]]:
-    """The last value of each facet that a client can wait for, of all that came before `at`."""
-    before = [line for line in lines if line["type"] != "CLIENT" and line["t"] < at]
+def _seen(lines: Sequence[Json], at: int, step: Json) -> list[list[str]]:
+    """The last value of each facet that a client can wait for, of all that came before the request was sent.
+
+    A line's time is that of the answer, so what the request itself brought about may stand before it.
+    """
+    before = [line for line in lines if line["type"] != "CLIENT" and line["t"] < at - _REQUEST_MS]
+    body = step.get("body")
+    own = body.get("metadata", {}).get("name", "") if isinstance(body, dict) and step.get("method") == "POST" else ""
     return [
         [role, facet, line[-1]]
         for role, mine in facets(Names(), before).items()
         for facet, line in mine.items()
-        if _SEEN.match(facet)
+        if _SEEN.match(facet) and (not own or not role.split("/")[1].startswith(own))
     ]
 
 

@@ -26,7 +26,7 @@ Action = Callable[["Replay"], None]
 
 _WATCHED = ("pods", "jobs", "daemonsets", "configmaps", "secrets", "serviceaccounts")
 _SECONDS = ("terminationGracePeriodSeconds", "activeDeadlineSeconds", "ttlSecondsAfterFinished", "gracePeriodSeconds")
-_SITUATION_S = 25.0
+_SITUATION_S = 10.0
 _QUIET_REAL_S = 4.0
 
 
@@ -163,6 +163,8 @@ class Replay:
         except ValueError:
             found = answer.text
         self.answers.append(found)
+        if "response" in step:
+            step = {**step, "response": self.body(step["response"])}
         self.seen.exchanges.append(Exchange(step, answer.code, answer.headers, found))
 
     def real(self, text: str) -> str:
