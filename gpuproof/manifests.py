@@ -127,7 +127,6 @@ class Renderer:
             world_size=job.world_size,
             params=escape(json.dumps(dict(job.params), sort_keys=True, separators=(",", ":"))),
             sources=sources_name(job.workload),
-            source_items=[{"key": name, "path": f"workloads/{name}"} for name in source_files(job.workload)],
         )
         template = rendered["spec"]["template"]
         env = [{"name": key, "value": escape(value)} for key, value in sorted(self.pod.env.items())]

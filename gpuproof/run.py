@@ -62,6 +62,9 @@ class Run:
         self.judged: dict[tuple[str, str], VerdictLine] = dict(setting.earlier)
         self.decision: Decision | None = None
         self._began = time.monotonic()
+        self._late = False
+        self._alarm = threading.Timer(setting.profile.deadlines.run_s, self._out_of_time)
+        self._alarm.daemon = True
         self._sweeps: dict[tuple[str, str], Sweep] = {}
         self._namespace: RunNamespace | None = None
         self._renderer = renderer(setting)
@@ -77,6 +80,7 @@ class Run:
     def open(self) -> None:
         """Look at the cluster, plan, and write both down; raises `ClusterError`."""
         profile = self.setting.profile
+        self._alarm.start()
         version = self.cluster.server_version()
         listing = self.cluster.list_objects(NODES)
         inventory = read_inventory(
@@ -95,6 +99,10 @@ class Run:
             return {}
         pods = self.cluster.list_objects(PODS, field_selector="status.phase!=Succeeded,status.phase!=Failed")
         return gpus_in_use(pods.items, gpu_resource=profile.cluster.gpu_resource)
+
+    def _out_of_time(self) -> None:
+        self._late = True
+        self.stop.set()
 
     def _write_start(self, inventory: Inventory, version: str) -> None:
         profile = self.setting.profile
@@ -284,7 +292,10 @@ class Run:
 
     def close(self, interrupted: str | None = None) -> Decision:
         """Stop work, tidy up, decide. Never raises for what the cluster does: what is left behind is written down."""
+        self._alarm.cancel()
         self.stop.set()
+        if self._late and not interrupted:
+            interrupted = f"the run's deadline of {self.setting.profile.deadlines.run_s:g} s"
         if interrupted:
             self.record.append("interrupted", signal=interrupted)
         for sweep in self._sweeps.values():

@@ -26,7 +26,7 @@ MAX_ROUNDS = 4
 """The first Job and its follow-ups: a node that swallows every pod costs one more, not one more a pod."""
 
 SETTLE_S = 1.0
-"""Pods and events come by separate watches: a refusal counts for the rest only when nothing moved for this long."""
+"""Pods and events come by separate watches: a refusal counts for the rest when no pod came up for this long."""
 
 _INDEX = "batch.kubernetes.io/job-completion-index"
 
@@ -114,7 +114,7 @@ class SweepState:
         self._job, self._size = "", 0
         self._job_started_at: dict[str, float] = {}
         self._progress_at = 0.0
-        self._moved_at = 0.0
+        self._refused_at: float | None = None
 
     @property
     def open_nodes(self) -> tuple[str, ...]:
@@ -135,7 +135,8 @@ class SweepState:
         """A Job of `pods` pods was created."""
         self._rounds += 1
         self._job, self._size = job, pods
-        self._job_started_at[job] = self._progress_at = self._moved_at = now
+        self._job_started_at[job] = self._progress_at = now
+        self._refused_at = None
 
     def unreached(self, now: float) -> tuple[str, ...]:
         """Open candidates that need a new Job: no pod is on them and the present Job has no index left for them."""
@@ -154,7 +155,6 @@ class SweepState:
             job = raw.text(event.object, "metadata", "labels", JOB_LABEL)
             pod = self._pods[name] = _Pod(name, job, now, phase_since=now)
             self._progress_at = now
-        self._moved_at = now
         if event.type == "DELETED":
             if not pod.final:
                 pod.raw = event.object if raw.mapping(event.object, "status") else pod.raw
@@ -166,7 +166,6 @@ class SweepState:
     def on_event(self, event: WatchEvent, now: float) -> None:
         """A Warning event in the run's namespace."""
         about = self._warnings.add(event.object)
-        self._moved_at = now
         pod = self._pods.get(about)
         if pod is not None and event.type != "DELETED":
             self._assess(pod, now)
@@ -273,9 +272,12 @@ class SweepState:
         waiting = self._placeable(now)
         unbound = self._unbound(self._pods.values())
         refusal = self._warnings.refusal(self._job)
+        if refusal is not None and self._refused_at is None:
+            self._refused_at = now
         if not waiting:
             return
-        if refusal is not None and not unbound and now - self._moved_at >= SETTLE_S and not self._spent():
+        settled = now - max(self._progress_at, self._refused_at or now) >= SETTLE_S
+        if refusal is not None and settled and not unbound and not self._spent():
             self._conclude_all(waiting, refusal)
         elif self._spent():
             if self._rounds >= MAX_ROUNDS:

@@ -92,7 +92,7 @@ def _outside(words: list[str], options: argparse.Namespace) -> int:
     sockets = [socket.create_server(("127.0.0.1", 0), backlog=1024) for _ in range(2 if options.http else 1)]
     try:
         return boot.outside(words, [sock.fileno() for sock in sockets], own)
-    except boot.NamespacesForbidden as error:
+    except boot.NamespacesForbiddenError as error:
         return _complain(str(error), FAILED)
 
 
@@ -103,7 +103,7 @@ def _inside(handed: boot.Inside, options: argparse.Namespace, topology: Topology
     )
     try:
         boot.inside(directory / "run")
-    except boot.NamespacesForbidden as error:
+    except boot.NamespacesForbiddenError as error:
         return _complain(str(error), FAILED)
     sockets = [socket.socket(fileno=number) for number in handed.sockets]
     from simcluster.cluster import Cluster  # noqa: PLC0415 - heavy, and not needed by the outer process
@@ -124,7 +124,7 @@ def _inside(handed: boot.Inside, options: argparse.Namespace, topology: Topology
     return 0
 
 
-def _run(work: "asyncio.coroutines.Coroutine[None, None, None]") -> None:  # type: ignore[name-defined]
+def _run(work: asyncio.coroutines.Coroutine[None, None, None]) -> None:  # type: ignore[name-defined]
     try:
         import uvloop  # noqa: PLC0415 - optional
     except ImportError:
@@ -134,7 +134,9 @@ def _run(work: "asyncio.coroutines.Coroutine[None, None, None]") -> None:  # typ
 
 
 def _announce(access: Access, directory: Path, pid: int) -> None:
-    fields = {key: str(value) if isinstance(value, Path) else value for key, value in dataclasses.asdict(access).items()}
+    fields = {
+        key: str(value) if isinstance(value, Path) else value for key, value in dataclasses.asdict(access).items()
+    }
     print(json.dumps({"ready": True, **fields, "pid": pid, "dir": str(directory)}), flush=True)  # noqa: T201
 
 

@@ -28,8 +28,8 @@ class GpuModel(_Strict):
     count: Annotated[int, Field(ge=0)] = 2
     product: str = "SIMULATED-GPU"
     memory_mib: Annotated[int, Field(gt=0)] = 4096
-    driver: str = "550.107.02"
-    cuda: str = "12.4"
+    driver: str = "580.82.07"
+    cuda: str = "13.0"
     compute: str = "9.0"
     family: str = "simulated"
 

@@ -272,7 +272,7 @@ class DecisionLine(Line):
     reasons: Texts = ()
     scope: str = ""
     counts: Mapping[str, int] = Field(default_factory=dict)
-    waived: tuple[Any, ...] = ()
+    waived: Texts = ()
     exit_code: int | None = None
 
 

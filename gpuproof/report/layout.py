@@ -15,6 +15,7 @@ MOST_FINDINGS_A_SUBJECT = 200
 # Past this many findings of subjects that did not pass, only missed and unmeasured ones are listed.
 MOST_FINDINGS = 20_000
 MOST_MATRIX_ROWS = 2_000
+MOST_UPRIGHT_SUBJECTS = 6
 TILES_FROM = 25
 _OUTCOME_RANK = {"missed": 0, "not_measured": 1}
 
@@ -56,6 +57,11 @@ class CheckSection:
     columns: tuple["MatrixColumn", ...]
     rows: tuple[MatrixRow, ...]
     rows_left_out: int
+
+    @property
+    def upright(self) -> bool:
+        """Whether the values read better with a row a limit: few subjects, many limits."""
+        return len(self.rows) <= MOST_UPRIGHT_SUBJECTS and len(self.columns) > len(self.rows)
 
 
 @dataclass(frozen=True)
@@ -220,9 +226,10 @@ def _observed(finding: FindingFacts) -> str:
 
 def _folded(values: list[str]) -> str:
     if not values:
-        return "no finding"
+        # The limit does not speak about this subject: it is one of the cluster as a whole, say.
+        return "-"
     if len(values) > 1 and len(set(values)) == 1:
-        return f"{len(values)} times {values[0]}"
+        return f"{values[0]} (each of {len(values)})"
     return ", ".join(values)
 
 

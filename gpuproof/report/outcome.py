@@ -4,9 +4,8 @@ A report only ever repeats a recorded decision or shows UNDECIDED: a torn record
 never ACCEPTED.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from gpuproof.report.events import DecisionLine, RunStarted
 from gpuproof.report.view import DecisionView, SubjectView
@@ -29,7 +28,7 @@ def decide_shown(
         outcome=line.outcome,
         reasons=line.reasons,
         scope=line.scope or started.scope,
-        waived=tuple(_waived_text(each) for each in line.waived),
+        waived=line.waived,
         exit_code=_EXIT_CODES[line.outcome],
     )
 
@@ -64,13 +63,3 @@ def _contradictions(line: DecisionLine, subjects: Sequence[SubjectView]) -> tupl
     if not any(s.planned and s.verdict == "PASS" for s in subjects):
         return ("The record contradicts itself: it says ACCEPTED, and no planned check has passed.",)
     return ()
-
-
-def _waived_text(entry: Any) -> str:
-    if isinstance(entry, str):
-        return entry
-    if isinstance(entry, Mapping):
-        return ", ".join(f"{key}: {value}" for key, value in entry.items())
-    if isinstance(entry, list | tuple):
-        return " on ".join(str(part) for part in entry)
-    return str(entry)

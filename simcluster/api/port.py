@@ -1,7 +1,6 @@
 """What a controller or a kubelet may do to the API: no more than any HTTP client could.
 
-Owns the types at the joint between the API server, the controllers and the nodes. It must not know how objects are
-stored.
+Owns the types at the joint between API server, controllers and nodes. It must not know how objects are stored.
 
 Objects are plain JSON dictionaries. **Everyone treats them as immutable**: the store hands out its own copies without
 copying them again; whoever wants to change one makes a deep copy first.
@@ -24,7 +23,8 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
 class ApiError(Exception):
     """A refusal in Kubernetes' own terms; `body()` is the `Status` object that goes over the wire.
 
-    `code` is the HTTP status, `reason` the machine-readable word (NotFound, AlreadyExists, Conflict, Forbidden …).
+    `code` is the HTTP status, `reason` the machine-readable word (NotFound, AlreadyExists, Conflict, Forbidden,
+    Invalid, Expired …).
     """
 
     def __init__(self, code: int, reason: str, message: str, details: Mapping[str, Any] | None = None) -> None:
@@ -168,7 +168,7 @@ class Kubelet(Protocol):
         """Run the command inside the container's namespaces until it ends; its exit code."""
         ...
 
-    async def proxy(
+    async def proxy(  # noqa: PLR0917  # one HTTP request, spelled out
         self, namespace: str, pod: str, port: int, method: str, path: str, headers: Mapping[str, str], body: bytes
     ) -> ProxyResponse: ...
 

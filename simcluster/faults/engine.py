@@ -95,7 +95,7 @@ class FaultEngine:
             else:
                 _alter(kubelet, action)
 
-    def _spawn(self, work: "asyncio.coroutines.Coroutine[None, None, None]") -> None:  # type: ignore[name-defined]
+    def _spawn(self, work: asyncio.coroutines.Coroutine[None, None, None]) -> None:  # type: ignore[name-defined]
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,6 +1,7 @@
 """The GPUs of one node as hardware: identity, health, and the state file that the stand-ins read.
 
-Owns the hardware's own view, apart from what the device plugin offers. It must not know pods; it gets lists of granted GPUs.
+Owns the hardware's own view, apart from what the device plugin offers. It must not know pods; it gets
+lists of granted GPUs.
 
 State file: first line "node<TAB>key=value…", then one line a GPU "gpu<TAB>key=value…". Values hold no tab.
 """

@@ -22,7 +22,7 @@ class Refusal:
 
 
 def requests(pod: Object) -> dict[str, Decimal]:
-    """What a pod asks of its node: the sum of its containers and sidecars, or its largest init container where that is more."""
+    """What a pod asks of its node: its containers and sidecars, or the largest init container if that is more."""
     total: dict[str, Decimal] = {}
     largest: dict[str, Decimal] = {}
     for container in pod["spec"].get("containers", []):
@@ -48,11 +48,15 @@ def _container_requests(container: Object) -> dict[str, Decimal]:
     return {name: parse(value) for name, value in merged.items()}
 
 
-def refuse(pod: Object, others: Sequence[Object], allocatable: Mapping[str, str], labels: Mapping[str, str]) -> Refusal | None:
+def refuse(
+    pod: Object, others: Sequence[Object], allocatable: Mapping[str, str], labels: Mapping[str, str]
+) -> Refusal | None:
     """Why the node refuses the pod, or None; `others` are the node's pods that have not ended."""
     selector: Mapping[str, str] = pod["spec"].get("nodeSelector") or {}
     if any(labels.get(key) != value for key, value in selector.items()):
-        return Refusal("NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector")
+        return Refusal(
+            "NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+        )
     used: dict[str, Decimal] = {"pods": Decimal(len(others))}
     for other in others:
         _add(used, requests(other))
@@ -63,7 +67,8 @@ def refuse(pod: Object, others: Sequence[Object], allocatable: Mapping[str, str]
             shown = [_shown(name, number) for number in (value, used.get(name, Decimal(0)), capacity)]
             return Refusal(
                 f"OutOf{name}",
-                f"Node didn't have enough resource: {name}, requested: {shown[0]}, used: {shown[1]}, capacity: {shown[2]}",
+                f"Node didn't have enough resource: {name}, "
+                f"requested: {shown[0]}, used: {shown[1]}, capacity: {shown[2]}",
             )
     return None
 

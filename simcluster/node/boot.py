@@ -1,7 +1,7 @@
 """Re-execution inside fresh namespaces, so that the kernel removes every process, mount and network with the simulator.
 
-Owns the two processes' parts: `outside` unshares, forks and waits; `inside` makes the new namespaces usable. It must not
-know what the simulator does in there. Root and an unprivileged user take the same way.
+Owns the two processes' parts: `outside` unshares, forks and waits; `inside` makes the new namespaces usable. It must
+not know what the simulator does in there. Root and an unprivileged user take the same way.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _ALL = (
 )
 
 WAY_OUT = (
-    "This host does not let an unprivileged process create user namespaces, which the simulated cluster needs to isolate its "
-    "pods. Ways out: `sysctl -w user.max_user_namespaces=15000`; on Debian kernels `sysctl -w "
+    "This host does not let an unprivileged process create user namespaces, which the simulated cluster needs to "
+    "isolate its pods. Ways out: `sysctl -w user.max_user_namespaces=15000`; on Debian kernels `sysctl -w "
     "kernel.unprivileged_userns_clone=1`; on Ubuntu 24.04 and later `sysctl -w "
     "kernel.apparmor_restrict_unprivileged_userns=0`; in a container, start it with `--security-opt seccomp=unconfined "
     "--security-opt apparmor=unconfined` (Docker) or use a virtual machine."
 )
 
 
-class NamespacesForbidden(Exception):
+class NamespacesForbiddenError(Exception):
     """The host refuses the namespaces; the text says what to do."""
 
 
@@ -63,7 +63,7 @@ def inherited(environment: Mapping[str, str]) -> Inside | None:
 def outside(arguments: Sequence[str], sockets: Sequence[int], own_directory: Path | None) -> int:
     """Unshare, re-execute `python -m simcluster <arguments>` inside, wait, forward signals; its exit code.
 
-    `own_directory`, where given, is removed afterwards. Raises `NamespacesForbidden`.
+    `own_directory`, where given, is removed afterwards. Raises `NamespacesForbiddenError`.
     """
     own_pid = os.getpid()
     enter_namespaces()
@@ -89,7 +89,7 @@ def outside(arguments: Sequence[str], sockets: Sequence[int], own_directory: Pat
 
 
 def enter_namespaces() -> None:
-    """Move this (single-threaded) process into new namespaces as their root. Raises `NamespacesForbidden`."""
+    """Move this (single-threaded) process into new namespaces as their root. Raises `NamespacesForbiddenError`."""
     uid, gid = os.geteuid(), os.getegid()
     try:
         syscalls.unshare(_ALL)
@@ -98,11 +98,13 @@ def enter_namespaces() -> None:
         Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
         syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
     except OSError as error:
-        raise NamespacesForbidden(f"{error.strerror}. {WAY_OUT}") from error
+        raise NamespacesForbiddenError(f"{error.strerror}. {WAY_OUT}") from error
 
 
 def _become_inside(arguments: Sequence[str], sockets: Sequence[int], parent: int, own_pid: int) -> None:
     syscalls.die_with_parent()
+    # Mounts of its own: the parent still has to remove directories that must not be busy for it.
+    syscalls.unshare(syscalls.CLONE_NEWNS)
     for descriptor in (parent, *sockets):
         os.set_inheritable(descriptor, True)
     environment = {**os.environ, _MARK: ",".join(str(number) for number in (parent, own_pid, *sockets))}
@@ -110,11 +112,11 @@ def _become_inside(arguments: Sequence[str], sockets: Sequence[int], parent: int
     environment["PYTHONPATH"] = os.pathsep.join(
         part for part in (package_root, os.environ.get("PYTHONPATH", "")) if part
     )
-    os.execve(sys.executable, [sys.executable, "-m", "simcluster", *arguments], environment)  # noqa: S606
+    os.execve(sys.executable, [sys.executable, "-m", "simcluster", *arguments], environment)
 
 
 def inside(scratch: Path) -> None:
-    """Make the namespaces usable: a /proc of our own and a tmpfs at `scratch`. Raises `NamespacesForbidden`."""
+    """Make the namespaces usable: a /proc of our own and a tmpfs at `scratch`. Raises `NamespacesForbiddenError`."""
     syscalls.die_with_parent()
     os.environ.pop(_MARK, None)
     try:
@@ -122,4 +124,4 @@ def inside(scratch: Path) -> None:
         scratch.mkdir(parents=True, exist_ok=True)
         syscalls.mount("tmpfs", str(scratch), "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
     except OSError as error:
-        raise NamespacesForbidden(f"{error}. {WAY_OUT}") from error
+        raise NamespacesForbiddenError(f"{error}. {WAY_OUT}") from error

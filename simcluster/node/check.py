@@ -35,21 +35,22 @@ def _has_ziglang() -> bool:
 
 
 def _in_child() -> str:
+    scratch = Path(tempfile.mkdtemp(prefix="simcluster-check-"))
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(read_end)
-        os.write(write_end, _try_all().encode())
+        os.write(write_end, _try_all(scratch).encode())
         os._exit(0)
     os.close(write_end)
     with os.fdopen(read_end, "rb") as pipe:
         text = pipe.read().decode()
     os.waitpid(pid, 0)
+    scratch.rmdir()
     return text
 
 
-def _try_all() -> str:
-    scratch = Path(tempfile.mkdtemp(prefix="simcluster-check-"))
+def _try_all(scratch: Path) -> str:
     try:
         boot.enter_namespaces()
         syscalls.mount("tmpfs", str(scratch), "tmpfs")
@@ -58,10 +59,8 @@ def _try_all() -> str:
         layers = f"lowerdir=/usr,upperdir={scratch}/upper,workdir={scratch}/work"
         syscalls.mount("overlay", str(scratch / "merged"), "overlay", data=layers)
         make_bridge()
-    except boot.NamespacesForbidden as error:
+    except boot.NamespacesForbiddenError as error:
         return str(error)
     except OSError as error:
         return f"{error}: this kernel lacks overlayfs in user namespaces (Linux 5.11 or later) or bridges."
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     return ""

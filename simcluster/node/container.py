@@ -22,8 +22,8 @@ from simcluster.node.context import NodeContext
 from simcluster.node.environment import command_line, environment
 from simcluster.node.logs import LogWriter, last_output
 from simcluster.node.quantity import parse
-from simcluster.node.runtime import Launch, Process, RuntimeFailure
-from simcluster.node.sources import PodFacts, SourceMissing
+from simcluster.node.runtime import Launch, LaunchError, Process
+from simcluster.node.sources import PodFacts, SourceMissingError
 from simcluster.node.status import EPOCH, ContainerRecord, waiting
 
 _LONGEST_BACKOFF_S = 300.0
@@ -70,6 +70,8 @@ class Container:
         self.env: dict[str, str] = {}
         self.launch: Launch | None = None
         self.ended = asyncio.Event()
+        self.first_start = asyncio.Event()
+        """The first attempt has begun to run, or there will be none."""
         self._pod = pod
         self._node = pod.node
         self._policy = restart_policy
@@ -77,7 +79,10 @@ class Container:
         self._sleeper: asyncio.Task[None] | None = None
         section = "containers" if record.role == "app" else "initContainers"
         self._path = f"spec.{section}{{{record.name}}}"
-        self._stopped = False
+        self._halt = False
+
+    def _stopped(self) -> bool:
+        return self._halt
 
     @property
     def process(self) -> Process | None:
@@ -95,26 +100,27 @@ class Container:
         """Until the container has ended for good."""
         delay_s = 0.0
         try:
-            while not self._stopped:
+            while not self._stopped():
                 if delay_s:
                     await self._sleep(delay_s)
-                if self._stopped or not await self._ready_to_start():
+                if self._stopped() or not await self._ready_to_start():
                     break
                 failure = await self._start()
                 if not failure:
                     await self._wait()
-                if self._stopped or not self._restarts():
+                if self._stopped() or not self._restarts():
                     break
                 self._put_off(failure, delay_s)
                 delay_s = self._next_delay(delay_s)
         finally:
             self.record.finished = True
+            self.first_start.set()
             self.ended.set()
             self._pod.changed()
 
     async def stop(self, grace_s: float) -> None:
         """TERM, and KILL after the grace period; returns when the process is gone."""
-        self._stopped = True
+        self._halt = True
         if self._sleeper is not None:
             self._sleeper.cancel()
         attempt = self._attempt
@@ -167,7 +173,9 @@ class Container:
         real_s = round(self._next_delay(delay_s) / self._node.site.timing.scale)
         where = f"{metadata['name']}_{metadata['namespace']}({metadata['uid']})"
         self._set(
-            waiting("CrashLoopBackOff", f"back-off {real_s}s restarting failed container={self.record.name} pod={where}")
+            waiting(
+                "CrashLoopBackOff", f"back-off {real_s}s restarting failed container={self.record.name} pod={where}"
+            )
         )
         self._emit("Warning", "BackOff", f"Back-off restarting failed container {self.record.name} in pod {where}")
 
@@ -176,12 +184,12 @@ class Container:
     async def _ready_to_start(self) -> bool:
         if not await self._have_image():
             return False
-        while not self._stopped:
+        while not self._stopped():
             try:
                 self.env = await environment(
                     self._node.site.client, self._pod.facts(), self.spec, self._given_environment()
                 )
-            except SourceMissing as missing:
+            except SourceMissingError as missing:
                 self._set(waiting("CreateContainerConfigError", str(missing)))
                 self._emit("Warning", "Failed", f"Error: {missing}")
                 await self._sleep(self._node.site.timing.s(10.0))
@@ -199,10 +207,10 @@ class Container:
         policy = self.spec.get("imagePullPolicy") or images.default_policy(name)
         timing = self._node.site.timing
         backoff_s = timing.image_backoff_s
-        while not self._stopped:
+        while not self._stopped():
             try:
                 image = images.parse_image(name)
-            except images.InvalidImage as invalid:
+            except images.InvalidImageError as invalid:
                 await self._image_trouble("InvalidImageName", str(invalid), "InspectFailed")
                 continue
             if self._node.images.has(image) and policy != "Always":
@@ -221,7 +229,7 @@ class Container:
                 return True
             self._set(waiting("ErrImagePull", error))
             await self._sleep(backoff_s / 2)
-            if self._stopped:
+            if self._stopped():
                 break
             self._emit("Normal", "BackOff", f'Back-off pulling image "{name}"')
             self._emit("Warning", "Failed", "Error: ImagePullBackOff")
@@ -263,12 +271,10 @@ class Container:
         log = LogWriter(self._log_file(self.record.restart_count))
         descriptors = [os.open(os.devnull, os.O_RDONLY), log.pipe("stdout"), log.pipe("stderr")]
         try:
-            self.launch = await self._pod.launch_for(
-                self.spec, self.env, command_line(self.spec, self.env), message
-            )
+            self.launch = await self._pod.launch_for(self.spec, self.env, command_line(self.spec, self.env), message)
             self._emit("Normal", "Created", "Container created")
             process = await self._node.site.runtime.launch(self.launch, descriptors)
-        except RuntimeFailure as failure:
+        except LaunchError as failure:
             log.finish()
             return self._failed_to_start(f"{_RUNTIME_WORDS}{failure}: unknown")
         finally:
@@ -276,6 +282,7 @@ class Container:
                 os.close(descriptor)
         self._attempt = _Attempt(process, log, message, now())
         self._emit("Normal", "Started", "Container started")
+        self.first_start.set()
         self._set({"running": {"startedAt": self._attempt.started_at}}, ready=True)
         for listener in self._node.site.on_running:
             listener(self._node.name, self._pod.pod, self.record.name)

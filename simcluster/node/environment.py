@@ -11,7 +11,7 @@ from typing import Any
 
 from simcluster.api.port import Client, Object
 from simcluster.node.expand import expand
-from simcluster.node.sources import PodFacts, SourceMissing, field, key_of, keyed_object, resource
+from simcluster.node.sources import PodFacts, SourceMissingError, field, key_of, keyed_object, resource
 
 _ENV_NAME = re.compile(r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")
 
@@ -19,7 +19,7 @@ _ENV_NAME = re.compile(r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")
 async def environment(client: Client, facts: PodFacts, container: Object, given: Mapping[str, str]) -> dict[str, str]:
     """The container's variables: `given` by the node first, then envFrom, then env, later ones winning.
 
-    Raises `SourceMissing` (waiting reason CreateContainerConfigError) where a source is absent.
+    Raises `SourceMissingError` (waiting reason CreateContainerConfigError) where a source is absent.
     """
     result = dict(given)
     for source in container.get("envFrom") or []:
@@ -38,9 +38,11 @@ async def _from_object(client: Client, facts: PodFacts, source: Mapping[str, Any
     if data is None:
         if reference.get("optional"):
             return {}
-        raise SourceMissing(f'{kind} "{reference.get("name", "")}" not found')
+        raise SourceMissingError(f'{kind} "{reference.get("name", "")}" not found')
     prefix = source.get("prefix", "")
-    return {prefix + key: value.decode(errors="replace") for key, value in data.items() if _ENV_NAME.match(prefix + key)}
+    return {
+        prefix + key: value.decode(errors="replace") for key, value in data.items() if _ENV_NAME.match(prefix + key)
+    }
 
 
 async def _value(
@@ -62,8 +64,6 @@ async def _value(
 
 
 def command_line(container: Object, variables: Mapping[str, str]) -> list[str]:
-    """command + args with references expanded; the images of the simulator have `python3` as their entry point."""
-    command = list(container.get("command") or [])
-    arguments = list(container.get("args") or [])
-    line = [*(command or ["python3"]), *arguments]
+    """command + args with references expanded; the simulator's images have no entry point and the command `python3`."""
+    line = [*(container.get("command") or []), *(container.get("args") or [])] or ["python3"]
     return [expand(str(word), variables) for word in line]

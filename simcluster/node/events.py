@@ -67,7 +67,10 @@ class EventRecorder:
         event = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{metadata['name']}.{time.time_ns():x}", "namespace": metadata.get("namespace", "default")},
+            "metadata": {
+                "name": f"{metadata['name']}.{time.time_ns():x}",
+                "namespace": metadata.get("namespace", "default"),
+            },
             "involvedObject": reference,
             "type": kind,
             "reason": reason,

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Literal
 
 from simcluster.api.port import ApiError, ExecStream
-from simcluster.node.runtime import Launch, Process, Runtime, RuntimeFailure
+from simcluster.node.runtime import Launch, LaunchError, Process, Runtime
 
 Channel = Literal["stdout", "stderr"]
 
@@ -57,7 +57,7 @@ async def _run(
 ) -> int:
     try:
         process = await runtime.enter(container, launch, theirs)
-    except RuntimeFailure as failure:
+    except LaunchError as failure:
         for descriptor in (*outputs, stdin):
             os.close(descriptor)
         raise _cannot(str(failure)) from failure

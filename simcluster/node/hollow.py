@@ -3,7 +3,8 @@
 Owns the model (annotations below). It must not know the runtime. Hollow pods are never evidence that a check fails.
 
 `simcluster.local/duration-s`: seconds that the `measure` container (or the first) runs, default 0.1.
-`simcluster.local/termination-message`: its last words, $(NODE) and $(POD) replaced. Other containers run until deletion.
+`simcluster.local/termination-message`: its last words, $(NODE) and $(POD) replaced. Other containers run until
+deletion.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class HollowPod:
     def __init__(self, node: NodeContext, pod: Object) -> None:
         self.node = node
         self.pod = pod
-        self.done = False
+        self.finished = asyncio.Event()
         self.address = ""
         names = [container["name"] for container in pod["spec"]["containers"]]
         self._busy = "measure" if "measure" in names else names[0]
@@ -41,6 +42,11 @@ class HollowPod:
         self._final = False
         self._deleted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def done(self) -> bool:
+        """The pod has ended: it holds nothing of the node any more."""
+        return self.finished.is_set()
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -55,7 +61,7 @@ class HollowPod:
     def vanish(self) -> None:
         """The pod's object is gone."""
         self._deleted.set()
-        self.done = True
+        self.finished.set()
 
     def remove_files(self) -> None:
         """There are none."""
@@ -88,7 +94,7 @@ class HollowPod:
             await asyncio.sleep(self.node.site.timing.pod_terminal_lag_s)
         self._final = True
         await self._write()
-        self.done = True
+        self.finished.set()
         self.node.site.addresses.give_back(self._lease)
         await self._deleted.wait()
         await self._delete()

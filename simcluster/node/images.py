@@ -31,12 +31,12 @@ class Image:
         return f"{self.registry}/{self.repository}{separator}{self.reference}"
 
 
-class InvalidImage(Exception):
+class InvalidImageError(Exception):
     """Not an image name; the text is the kubelet's."""
 
 
 def parse_image(text: str) -> Image:
-    """Split a name; `InvalidImage` where a real kubelet would say InvalidImageName."""
+    """Split a name; `InvalidImageError` where a real kubelet would say InvalidImageName."""
     name, _, digest = text.partition("@")
     head, _, tail = name.rpartition("/")
     last, _, tag = tail.partition(":")
@@ -49,7 +49,7 @@ def parse_image(text: str) -> Image:
     for part in repository.split("/"):
         if not _REPOSITORY.match(part):
             told = f"repository name ({repository}) must be lowercase" if part != part.lower() else ""
-            raise InvalidImage(
+            raise InvalidImageError(
                 f'Failed to apply default image tag "{text}": couldn\'t parse image name "{text}": '
                 f"invalid reference format{': ' + told if told else ''}"
             )
@@ -64,7 +64,7 @@ def default_policy(text: str) -> str:
 
 @dataclass
 class ImageStore:
-    """The images of one node. `refused` names those that the registry will not give (a fault); `present` those preloaded."""
+    """The images of one node: `present` those preloaded, `refused` those that the registry will not give (a fault)."""
 
     present: set[str] = field(default_factory=lambda: set(KNOWN_IMAGES))
     available: Collection[str] = KNOWN_IMAGES
@@ -94,7 +94,8 @@ class ImageStore:
         if any(known.startswith(image.registry + "/") for known in self.available):
             return prefix + f"{name}: not found"
         scheme = "http" if image.registry.startswith("localhost") else "https"
-        request = f'failed to do request: Head "{scheme}://{image.registry}/v2/{image.repository}/manifests/{image.reference}": '
+        url = f"{scheme}://{image.registry}/v2/{image.repository}/manifests/{image.reference}"
+        request = f'failed to do request: Head "{url}": '
         if image.registry.startswith("localhost"):
             return prefix + request + "dial tcp 127.0.0.1:80: connect: connection refused"
         return prefix + request + f"dial tcp: lookup {image.registry}: no such host"

@@ -129,8 +129,7 @@ class NodeKubelet:
             self._spawn(self._clean_up(worker))
 
     async def _clean_up(self, worker: Worker) -> None:
-        while not worker.done:
-            await asyncio.sleep(0.05)
+        await worker.finished.wait()
         worker.remove_files()
 
     def _admit(self, pod: Object) -> None:
@@ -139,11 +138,8 @@ class NodeKubelet:
         if refusal is not None:
             self._spawn(self._refuse(pod, refusal))
             return
-        worker: Worker
-        if self.node.mode == "hollow":
-            worker = HollowPod(self.node, pod)
-        else:
-            worker = PodWorker(self.node, self._hosts, pod)
+        hollow = self.node.mode == "hollow"
+        worker: Worker = HollowPod(self.node, pod) if hollow else PodWorker(self.node, self._hosts, pod)
         self._workers[uid] = worker
         worker.start()
 
@@ -152,7 +148,9 @@ class NodeKubelet:
         if troubles.reject_reason:
             return Refusal(troubles.reject_reason, troubles.reject_message)
         others = [worker.pod for worker in self._workers.values() if not worker.done]
-        return refuse(pod, others, allocatable(self.node), {"kubernetes.io/hostname": self.node.name, **self.node.labels})
+        return refuse(
+            pod, others, allocatable(self.node), {"kubernetes.io/hostname": self.node.name, **self.node.labels}
+        )
 
     async def _refuse(self, pod: Object, refusal: Refusal) -> None:
         status = {
@@ -173,7 +171,7 @@ class NodeKubelet:
                 subresource="status",
             )
 
-    def _spawn(self, work: "asyncio.Future[None] | object") -> None:
+    def _spawn(self, work: asyncio.Future[None] | object) -> None:
         task: asyncio.Task[None] = asyncio.ensure_future(work)  # type: ignore[arg-type]
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -197,9 +195,7 @@ class NodeKubelet:
             raise ApiError(400, "BadRequest", f'previous terminated container "{container}" in pod "{pod}" not found')
         if not record.container_id:
             reason = record.state.get("waiting", {}).get("reason", "ContainerCreating")
-            raise ApiError(
-                400, "BadRequest", f'container "{container}" in pod "{pod}" is waiting to start: {reason}'
-            )
+            raise ApiError(400, "BadRequest", f'container "{container}" in pod "{pod}" is waiting to start: {reason}')
         path = found.log_path(previous=options.previous)
         async for piece in read_log(path, options, None if options.previous else found.ended):
             yield piece

@@ -114,7 +114,7 @@ def _select(data: bytes, options: LogOptions) -> list[bytes]:
     return chosen
 
 
-async def read_log(path: Path, options: LogOptions, running: "asyncio.Event | None") -> AsyncIterator[bytes]:
+async def read_log(path: Path, options: LogOptions, running: asyncio.Event | None) -> AsyncIterator[bytes]:
     """The log in pieces; with `follow`, until the event `running` names (the container's end) and the file's end."""
     left = options.limit_bytes
     offset = 0

@@ -17,12 +17,12 @@ def tree(pid: int) -> list[int]:
     found = [pid]
     for parent in found:
         try:
-            threads = os.listdir(f"/proc/{parent}/task")
+            threads = list(Path(f"/proc/{parent}/task").iterdir())
         except (FileNotFoundError, ProcessLookupError):
             continue
         for thread in threads:
             try:
-                children = Path(f"/proc/{parent}/task/{thread}/children").read_text()
+                children = (thread / "children").read_text()
             except (FileNotFoundError, ProcessLookupError):
                 continue
             found.extend(int(child) for child in children.split())

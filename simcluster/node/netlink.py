@@ -45,9 +45,7 @@ class Netlink:
 
     def _send(self, kind: int, payload: bytes, flags: int = 0) -> None:
         self._sequence += 1
-        header = struct.pack(
-            "=IHHII", 16 + len(payload), kind, _NLM_F_REQUEST | _NLM_F_ACK | flags, self._sequence, 0
-        )
+        header = struct.pack("=IHHII", 16 + len(payload), kind, _NLM_F_REQUEST | _NLM_F_ACK | flags, self._sequence, 0)
         self._socket.send(header + payload)
         answer = self._socket.recv(65536)
         code: int = struct.unpack_from("=i", answer, 16)[0]
@@ -61,7 +59,7 @@ class Netlink:
         self._send(_RTM_NEWLINK, payload, _NLM_F_CREATE | _NLM_F_EXCL)
 
     def add_veth(self, name: str, master: int, peer: str, peer_pid: int) -> None:
-        """Create a veth pair: `name` on the bridge of index `master`, up; `peer` in the network namespace of process `peer_pid`."""
+        """Create a veth pair: `name` on the bridge of index `master`, up; `peer` where process `peer_pid` is."""
         far = struct.pack(_LINK_HEADER, 0, 0, 0, 0, 0) + _attribute(_IFLA_IFNAME, _text(peer))
         far += _attribute(_IFLA_NET_NS_PID, struct.pack("=I", peer_pid))
         data = _attribute(_IFLA_INFO_DATA | _NESTED, _attribute(_VETH_INFO_PEER | _NESTED, far))

@@ -20,10 +20,10 @@ from simcluster.node.context import GPU_RESOURCE, NodeContext
 from simcluster.node.hosts import HostsFiles
 from simcluster.node.network import Lease
 from simcluster.node.rootfs import RootPlan
-from simcluster.node.runtime import Launch, RuntimeFailure
+from simcluster.node.runtime import Launch, LaunchError
 from simcluster.node.sources import PodFacts
 from simcluster.node.status import ContainerRecord, PodView, Role, outcome, pod_status, waiting
-from simcluster.node.volumes import MountFailure, NodeStorage, VolumeBuilder
+from simcluster.node.volumes import MountError, NodeStorage, VolumeBuilder
 
 _DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 _log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class PodWorker:
         self.directory = node.directory / "pods" / self.uid
         self.stopping = False
         self.containers: dict[str, Container] = {}
-        self.done = False
+        self.finished = asyncio.Event()
         self._hosts = hosts
         self._start_time = now()
         self._lease: Lease | None = None
@@ -81,6 +81,11 @@ class PodWorker:
         if not self.done:
             self._spawn(self._stop(self.node.site.timing.s(2.0)), "vanish")
 
+    @property
+    def done(self) -> bool:
+        """The pod has ended: it holds nothing of the node any more."""
+        return self.finished.is_set()
+
     async def abandon(self) -> None:
         """The kubelet stops: forget the pod and leave its processes alone."""
         for task in list(self._tasks):
@@ -108,7 +113,11 @@ class PodWorker:
         site = self.node.site
         variables = dict(env)
         message_path = container.get("terminationMessagePath") or "/dev/termination-log"
-        binds = [*self._system_binds(), *self._gpu_binds(container, variables), *self._volume_binds(container, variables)]
+        binds = [
+            *self._system_binds(),
+            *self._gpu_binds(container, variables),
+            *self._volume_binds(container, variables),
+        ]
         binds.append((str(message), message_path, False))
         if self.node.mode == "light":
             variables["TERMINATION_LOG"] = message_path
@@ -134,9 +143,7 @@ class PodWorker:
         ]
         roles += [(item, "app") for item in spec["containers"]]
         for item, role in roles:
-            record = ContainerRecord(
-                item["name"], item["image"], role, waiting(first_reason), mounts=_mounts_of(item)
-            )
+            record = ContainerRecord(item["name"], item["image"], role, waiting(first_reason), mounts=_mounts_of(item))
             own_policy = "OnFailure" if role == "init" and policy == "Always" else policy
             self.containers[item["name"]] = Container(self, item, record, own_policy)
 
@@ -150,7 +157,7 @@ class PodWorker:
                 break
             if container.record.role == "sidecar":
                 self._spawn(container.run(), container.record.name)
-                await self._started(container)
+                await container.first_start.wait()
                 continue
             await container.run()
             if container.record.exit_code != 0:
@@ -163,17 +170,15 @@ class PodWorker:
             await asyncio.gather(*(container.ended.wait() for container in apps))
             await self._finish()
 
-    async def _started(self, container: Container) -> None:
-        while not container.record.running and not container.record.last_state and not self.stopping:
-            await asyncio.sleep(0.005)
-
     async def _set_up_volumes(self) -> bool:
-        storage = NodeStorage(self.directory / "volumes", self.node.site.directory / "claims", self.node.directory / "host")
+        storage = NodeStorage(
+            self.directory / "volumes", self.node.site.directory / "claims", self.node.directory / "host"
+        )
         delay_s = 0.5
         while not self.stopping:
             try:
                 self._volumes = await VolumeBuilder(self.node.site.client, self.facts(), storage).build()
-            except MountFailure as failure:
+            except MountError as failure:
                 self.node.events.emit(self.pod, "Warning", "FailedMount", str(failure))
                 await asyncio.sleep(self.node.site.timing.s(delay_s))
                 delay_s = min(delay_s * 2, 122.0)
@@ -204,14 +209,12 @@ class PodWorker:
         if self.node.mode == "full":
             try:
                 await site.runtime.create_sandbox(self.uid, hostname, self._lease.cidr, self._lease.number)
-            except RuntimeFailure as failure:
+            except LaunchError as failure:
                 return f"rpc error: code = Unknown desc = failed to create network namespace: {failure}"
             subdomain = self.pod["spec"].get("subdomain")
             namespace = self.pod["metadata"]["namespace"]
             names = [f"{hostname}.{subdomain}.{namespace}.svc.cluster.local"] if subdomain else []
-            self._hosts.add(
-                self.directory / "hosts", namespace, f"{self.address}\t{' '.join([*names, hostname])}"
-            )
+            self._hosts.add(self.directory / "hosts", namespace, f"{self.address}\t{' '.join([*names, hostname])}")
             (self.directory / "hostname").write_text(hostname + "\n")
         return ""
 
@@ -230,7 +233,7 @@ class PodWorker:
             if mount.get("subPath"):
                 inner = (source / mount["subPath"]).resolve()
                 if not inner.is_relative_to(source.resolve()):
-                    raise RuntimeFailure(f"failed to prepare subPath for volumeMount {mount['name']!r}")
+                    raise LaunchError(f"failed to prepare subPath for volumeMount {mount['name']!r}")
                 if not inner.exists():
                     inner.mkdir(parents=True)
                 source = inner
@@ -258,7 +261,7 @@ class PodWorker:
     # ---- the way down
 
     async def _finish(self) -> None:
-        """All app containers have ended (or an init container has failed): stop sidecars, lag, write the last status."""
+        """All app containers have ended, or an init container has failed: stop sidecars, lag, write the last status."""
         await self._stop_sidecars()
         if not self.stopping:
             await asyncio.sleep(self.node.site.timing.pod_terminal_lag_s)
@@ -305,7 +308,7 @@ class PodWorker:
         """Free what the pod holds and write its final status. May be called twice."""
         if self.done:
             return
-        self.done = True
+        self.finished.set()
         self._close_unstarted()
         self._final = True
         self.node.release(self.uid)

@@ -1,7 +1,7 @@
 """A container's file system, assembled inside its own mount namespace, and the search for its program.
 
 Owns which mounts make a root. It must not know pods: it gets paths and lists, and runs in a freshly forked child that
-will exec, so it may change the process as it likes. Errors are `StartFailure` with the words of a real runtime.
+will exec, so it may change the process as it likes. Errors are `StartError` with the words of a real runtime.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stde
 _MASKED = ("/proc/sysrq-trigger", "/proc/kcore", "/proc/keys")
 
 
-class StartFailure(Exception):
+class StartError(Exception):
     """The container cannot start; the text is what a runtime would report."""
 
 
@@ -45,7 +45,7 @@ def enter(plan: RootPlan) -> None:
     for directory in plan.overlays:
         _overlay(plan.base, root, directory)
     for name, target in plan.links.items():
-        os.symlink(target, f"{root}/{name}")
+        Path(f"{root}/{name}").symlink_to(target)
     for name, mode in (("tmp", 0o1777), ("run", 0o755), ("mnt", 0o755), ("var", 0o755), ("etc", 0o755)):
         _directory(f"{root}/{name}", mode)
     _directory(f"{root}/var/run", 0o755)
@@ -63,7 +63,7 @@ def prepare_light(root: str, directories: Sequence[str], links: Mapping[str, str
         Path(root + directory).mkdir(parents=True)
         syscalls.bind(directory, root + directory, recursive=True)
     for name, target in links.items():
-        os.symlink(target, f"{root}/{name}")
+        Path(f"{root}/{name}").symlink_to(target)
     for name, mode in (("tmp", 0o1777), ("run", 0o755), ("mnt", 0o755), ("dev", 0o755)):
         _directory(f"{root}/{name}", mode)
     _devices(root)
@@ -114,7 +114,7 @@ def _devices(root: str) -> None:
         target.touch()
         syscalls.bind(f"/dev/{name}", str(target))
     for name, where in _DEVICE_LINKS.items():
-        os.symlink(where, f"{root}/dev/{name}")
+        Path(f"{root}/dev/{name}").symlink_to(where)
     Path(f"{root}/dev/shm").mkdir()
     syscalls.mount("shm", f"{root}/dev/shm", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "size=64m,mode=1777")
 
@@ -137,7 +137,7 @@ def _bind_volume(root: str, source: str, target: str, read_only: bool) -> None:
             place.touch()
         syscalls.bind(source, str(place), read_only=read_only)
     except OSError as error:
-        raise StartFailure(
+        raise StartError(
             f'error during container init: error mounting "{source}" to rootfs at "{target}": {_words(error)}'
         ) from error
 
@@ -152,12 +152,12 @@ def inside(root: str, path: str) -> str:
         if part == "..":
             done = done[:-1]
             continue
-        here = "/".join([root, *done, part])
-        if os.path.islink(here):
+        here = Path("/".join([root, *done, part]))
+        if here.is_symlink():
             hops += 1
             if hops > 40:
-                raise StartFailure(f"too many levels of symbolic links in {path}")
-            link = os.readlink(here)
+                raise StartError(f"too many levels of symbolic links in {path}")
+            link = str(here.readlink())
             if link.startswith("/"):
                 done = []
             todo.extend([step for step in link.split("/") if step not in ("", ".")][::-1])
@@ -184,21 +184,21 @@ def enter_directory(path: str) -> None:
         Path(path).mkdir(parents=True, exist_ok=True)
         os.chdir(path)
     except FileExistsError as error:
-        raise StartFailure(f"error during container init: mkdir {path}: not a directory") from error
+        raise StartError(f"error during container init: mkdir {path}: not a directory") from error
     except OSError as error:
-        raise StartFailure(f"error during container init: mkdir {path}: {_words(error)}") from error
+        raise StartError(f"error during container init: mkdir {path}: {_words(error)}") from error
 
 
 def find_program(name: str, search_path: str) -> str:
-    """The program's path, or `StartFailure` with the words of a real runtime."""
+    """The program's path, or `StartError` with the words of a real runtime."""
     if "/" in name:
         if not os.path.lexists(name):
-            raise StartFailure(f'exec: "{name}": stat {name}: no such file or directory')
+            raise StartError(f'exec: "{name}": stat {name}: no such file or directory')
         if not os.access(name, os.X_OK) or Path(name).is_dir():
-            raise StartFailure(f'exec: "{name}": permission denied')
+            raise StartError(f'exec: "{name}": permission denied')
         return name
     for directory in search_path.split(":"):
         candidate = f"{directory or '.'}/{name}"
         if os.access(candidate, os.X_OK) and Path(candidate).is_file():
             return candidate
-    raise StartFailure(f'exec: "{name}": executable file not found in $PATH')
+    raise StartError(f'exec: "{name}": executable file not found in $PATH')

@@ -19,17 +19,18 @@ from typing import Any
 
 from simcluster.node.rootfs import RootPlan
 
+_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 BRIDGE = "sim0"
 GATEWAY = "10.244.0.1"
 
 
-class RuntimeFailure(Exception):
+class LaunchError(Exception):
     """A sandbox or container could not be started; the text says why, as a runtime would."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """A started process: its pid in the simulator's pid namespace and the future of its exit code (128 + signal where killed)."""
+    """A started process: its pid in the simulator's pid namespace and its exit code to come (128 + signal)."""
 
     pid: int
     exited: asyncio.Future[int]
@@ -73,7 +74,6 @@ class Runtime:
         """Start the zygote; with `network`, a bridge must exist (`network.py`) and sandboxes get an eth0."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        package_root = str(Path(__file__).resolve().parents[2])
         with theirs:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -82,7 +82,7 @@ class Runtime:
                 str(theirs.fileno()),
                 pass_fds=[theirs.fileno()],
                 stdin=asyncio.subprocess.DEVNULL,
-                env={"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": package_root},
+                env={"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": _PACKAGE_ROOT},
             )
         self._socket = ours
         self._network = network
@@ -120,7 +120,7 @@ class Runtime:
     async def launch(self, launch: Launch, descriptors: Sequence[int]) -> Process:
         """Start a container with these descriptors as stdin, stdout, stderr (they stay open here).
 
-        Raises `RuntimeFailure` with the runtime's words where it cannot start.
+        Raises `LaunchError` with the runtime's words where it cannot start.
         """
         request: dict[str, Any] = {"op": "start", "argv": list(launch.argv), "env": dict(launch.env), "cwd": launch.cwd}
         request["root"] = asdict(launch.root)
@@ -157,7 +157,7 @@ class Runtime:
 
     async def _send(self, request: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
         if self._socket is None:
-            raise RuntimeFailure("the container runtime is not running")
+            raise LaunchError("the container runtime is not running")
         loop = asyncio.get_running_loop()
         data = json.dumps({**request, "descriptors": len(descriptors)}).encode() + b"\n"
         async with self._sending:
@@ -184,7 +184,7 @@ class Runtime:
                 self._on_answer(json.loads(line))
         for answer in self._answers.values():
             if not answer.done():
-                answer.set_exception(RuntimeFailure("the container runtime ended"))
+                answer.set_exception(LaunchError("the container runtime ended"))
 
     def _on_answer(self, message: dict[str, Any]) -> None:
         if "exit" in message:
@@ -198,7 +198,7 @@ class Runtime:
         if answer is None or answer.done():
             return
         if "error" in message:
-            answer.set_exception(RuntimeFailure(message["error"]))
+            answer.set_exception(LaunchError(message["error"]))
         else:
             # Made here, before the exit that may stand on the next line of the same read.
             answer.set_result(Process(message["pid"], self._exit_of(message["pid"])))

@@ -20,7 +20,7 @@ def interpreter_homes() -> list[Path]:
 
 
 def root_plan(base: Path) -> RootPlan:
-    """The root of every container: standard directories and those that hold the interpreter, each with a writable layer."""
+    """The root of every container: standard directories and the interpreter's, each with a writable layer."""
     base.mkdir(parents=True, exist_ok=True)
     overlays, links = [], {}
     for name in _STANDARD:
@@ -34,7 +34,7 @@ def root_plan(base: Path) -> RootPlan:
         top = f"/{home.parts[1]}"
         if top in overlays:
             continue
-        if top in ("/tmp", "/run", "/dev", "/mnt"):  # noqa: S108 - a prefix to compare with
+        if top in ("/tmp", "/run", "/dev", "/mnt"):
             binds.append((str(home), str(home), True))
         else:
             overlays.append(top)

@@ -1,6 +1,7 @@
 """Fields, resources, ConfigMaps and Secrets as text: what env variables and volumes are filled from.
 
-Owns the reading of downward-API paths and of keyed objects, with a real kubelet's error words. It must not know where the text goes.
+Owns the reading of downward-API paths and of keyed objects, with a real kubelet's error words. It must not know where
+the text goes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from simcluster.node.quantity import parse
 _SUBSCRIPT = re.compile(r"^(metadata\.(?:labels|annotations))\['(.+)'\]$")
 
 
-class SourceMissing(Exception):
+class SourceMissingError(Exception):
     """A source that a container or volume needs is not there (yet); the text is the kubelet's."""
 
 
@@ -33,7 +34,7 @@ class PodFacts:
 
 
 def field(facts: PodFacts, path: str) -> str:
-    """A downward-API field as text; `SourceMissing` where the path is not supported."""
+    """A downward-API field as text; `SourceMissingError` where the path is not supported."""
     metadata: dict[str, Any] = facts.pod["metadata"]
     match = _SUBSCRIPT.match(path)
     if match:
@@ -55,7 +56,7 @@ def field(facts: PodFacts, path: str) -> str:
     if path in ("metadata.labels", "metadata.annotations"):
         pairs: dict[str, str] = metadata.get(path.removeprefix("metadata."), {})
         return "\n".join(f"{key}={_quoted(value)}" for key, value in sorted(pairs.items()))
-    raise SourceMissing(f"unsupported fieldPath: {path}")
+    raise SourceMissingError(f"unsupported fieldPath: {path}")
 
 
 def _quoted(value: str) -> str:
@@ -63,7 +64,7 @@ def _quoted(value: str) -> str:
 
 
 def resource(facts: PodFacts, reference: Mapping[str, Any], container: Object) -> str:
-    """A container's request or limit as text, in units of the divisor, rounded up; the node's allocatable where unset."""
+    """A container's request or limit as text, in units of the divisor, rounded up; else the node's allocatable."""
     name = reference.get("containerName")
     for candidate in [*facts.pod["spec"].get("containers", []), *facts.pod["spec"].get("initContainers", [])]:
         if name and candidate["name"] == name:
@@ -95,16 +96,16 @@ async def keyed_object(client: Client, kind: str, namespace: str, name: str) -> 
 
 
 async def key_of(client: Client, kind: str, namespace: str, reference: Mapping[str, Any]) -> bytes | None:
-    """One key of a ConfigMap or Secret; None where it is absent and optional, else `SourceMissing`."""
+    """One key of a ConfigMap or Secret; None where it is absent and optional, else `SourceMissingError`."""
     name, key = str(reference.get("name", "")), str(reference["key"])
     data = await keyed_object(client, kind, namespace, name)
     if data is None:
         if reference.get("optional"):
             return None
-        raise SourceMissing(f'{kind} "{name}" not found')
+        raise SourceMissingError(f'{kind} "{name}" not found')
     if key not in data:
         if reference.get("optional"):
             return None
         shown = "ConfigMap" if kind == "configmap" else "Secret"
-        raise SourceMissing(f"couldn't find key {key} in {shown} {namespace}/{name}")
+        raise SourceMissingError(f"couldn't find key {key} in {shown} {namespace}/{name}")
     return data[key]

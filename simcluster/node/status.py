@@ -163,8 +163,10 @@ def _conditions(view: PodView, ended: str | None, now: str) -> list[Object]:
         reason = "ContainersNotReady" if unready else ""
         wanted += [("Ready", not unready, reason, message), ("ContainersReady", not unready, reason, message)]
     generation = view.pod["metadata"].get("generation", 1)
-    made = [_condition(existing.get(kind), kind, is_true, reason, message, generation, now)
-            for kind, is_true, reason, message in wanted]
+    made = [
+        _condition(existing.get(kind), kind, is_true, reason, message, generation, now)
+        for kind, is_true, reason, message in wanted
+    ]
     names = {condition["type"] for condition in made}
     return made + [condition for kind, condition in existing.items() if kind not in names]
 
@@ -172,7 +174,12 @@ def _conditions(view: PodView, ended: str | None, now: str) -> list[Object]:
 def _initialized(records: Sequence[ContainerRecord], ended: str | None) -> tuple[str, bool, str, str]:
     missing = [record.name for record in records if record.role != "app" and not _initialised(record)]
     if missing and ended != "Succeeded":
-        return ("Initialized", False, "ContainersNotInitialized", f"containers with incomplete status: [{' '.join(missing)}]")
+        return (
+            "Initialized",
+            False,
+            "ContainersNotInitialized",
+            f"containers with incomplete status: [{' '.join(missing)}]",
+        )
     return ("Initialized", True, "PodCompleted" if ended == "Succeeded" else "", "")
 
 

@@ -54,7 +54,7 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 
 
 def bind(source: str, target: str, *, read_only: bool = False, recursive: bool = False) -> None:
-    """Bind-mount `source` on `target`; a read-only bind needs a second call, since the kernel ignores the flag in the first."""
+    """Bind-mount `source` on `target`; read-only takes a second call: the kernel ignores the flag in the first."""
     mount(source, target, flags=MS_BIND | (MS_REC if recursive else 0))
     if read_only:
         # Flags that the source's own mount has locked (nosuid, nodev, noexec) must be repeated in a user namespace.

@@ -5,7 +5,6 @@ Owns each kind's content and error words (golden 12). It must not know container
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from simcluster.api.port import ApiError, Client, Object
-from simcluster.node.sources import PodFacts, SourceMissing, field, keyed_object, resource
+from simcluster.node.sources import PodFacts, SourceMissingError, field, keyed_object, resource
 
 
-class MountFailure(Exception):
+class MountError(Exception):
     """A volume cannot be set up; the text is the message of the FailedMount event."""
 
 
 @dataclass(frozen=True)
 class NodeStorage:
-    """Where things lie: `pod` this pod's volumes, `claims` one directory a claim, `host` what hostPath volumes may see."""
+    """Where things lie: `pod` this pod's volumes, `claims` a directory a claim, `host` what hostPath may see."""
 
     pod: Path
     claims: Path
@@ -39,17 +38,17 @@ class VolumeBuilder:
         self._namespace: str = facts.pod["metadata"]["namespace"]
 
     async def build(self) -> dict[str, Path]:
-        """Every volume's directory (or file) by name; `MountFailure` where one cannot be set up yet."""
+        """Every volume's directory (or file) by name; `MountError` where one cannot be set up yet."""
         places: dict[str, Path] = {}
         for volume in self._facts.pod["spec"].get("volumes") or []:
             try:
                 places[volume["name"]] = await self._one(volume)
-            except SourceMissing as missing:
-                raise MountFailure(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {missing}') from missing
+            except SourceMissingError as missing:
+                raise MountError(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {missing}') from missing
         return places
 
     async def _one(self, volume: Object) -> Path:
-        place = self._storage.pod / volume["name"]
+        place = self._storage.pod / str(volume["name"])
         if "hostPath" in volume:
             return self._host_path(volume["hostPath"])
         if "persistentVolumeClaim" in volume:
@@ -74,14 +73,14 @@ class VolumeBuilder:
         if "projected" in volume:
             return await self._projected(volume["projected"]), volume["projected"].get("defaultMode", 0o644)
         kinds = ", ".join(key for key in volume if key != "name")
-        raise SourceMissing(f"volume type {kinds} is not offered by the simulated cluster")
+        raise SourceMissingError(f"volume type {kinds} is not offered by the simulated cluster")
 
     async def _keyed(self, kind: str, name: str, source: Mapping[str, Any]) -> dict[str, tuple[bytes, int | None]]:
         data = await keyed_object(self._client, kind, self._namespace, name)
         if data is None:
             if source.get("optional"):
                 return {}
-            raise SourceMissing(f'{kind} "{name}" not found')
+            raise SourceMissingError(f'{kind} "{name}" not found')
         items = source.get("items")
         if not items:
             return {key: (value, None) for key, value in data.items()}
@@ -91,7 +90,7 @@ class VolumeBuilder:
                 chosen[item["path"]] = (data[item["key"]], item.get("mode"))
             elif not source.get("optional"):
                 shown = "configmap" if kind == "configmap" else "secret"
-                raise SourceMissing(f"{shown} references non-existent {shown} key: {item['key']}")
+                raise SourceMissingError(f"{shown} references non-existent {shown} key: {item['key']}")
         return chosen
 
     def _downward(self, source: Mapping[str, Any]) -> dict[str, tuple[bytes, int | None]]:
@@ -119,23 +118,23 @@ class VolumeBuilder:
         wanted, kind = str(source["path"]), source.get("type", "")
         place = (self._storage.host / wanted.lstrip("/")).resolve()
         if not place.is_relative_to(self._storage.host.resolve()):
-            raise SourceMissing(f"hostPath type check failed: {wanted} is not on this node")
+            raise SourceMissingError(f"hostPath type check failed: {wanted} is not on this node")
         if kind in ("DirectoryOrCreate", ""):
             place.mkdir(parents=True, exist_ok=True)
         elif kind == "FileOrCreate":
             place.parent.mkdir(parents=True, exist_ok=True)
             place.touch()
         elif kind == "Directory" and not place.is_dir():
-            raise SourceMissing(f"hostPath type check failed: {wanted} is not a directory")
+            raise SourceMissingError(f"hostPath type check failed: {wanted} is not a directory")
         elif kind == "File" and not place.is_file():
-            raise SourceMissing(f"hostPath type check failed: {wanted} is not a file")
+            raise SourceMissingError(f"hostPath type check failed: {wanted} is not a file")
         return place
 
     async def _claim(self, name: str) -> Path:
         try:
             await self._client.get("persistentvolumeclaims", name, self._namespace)
         except ApiError as error:
-            raise SourceMissing(f'persistentvolumeclaim "{name}" not found') from error
+            raise SourceMissingError(f'persistentvolumeclaim "{name}" not found') from error
         place = self._storage.claims / self._namespace / name
         place.mkdir(parents=True, exist_ok=True)
         place.chmod(0o777)
@@ -143,21 +142,21 @@ class VolumeBuilder:
 
 
 def _write(place: Path, files: Mapping[str, tuple[bytes, int | None]], mode: int) -> None:
-    """Fill the directory in the kubelet's way: a hidden directory of data and links to it, so that an update is one rename."""
+    """Fill the directory as a kubelet does: a hidden directory of data and links to it."""
     data = place / "..data-1"
     shutil.rmtree(data, ignore_errors=True)
     data.mkdir()
     for path, (content, own_mode) in files.items():
         target = (data / path).resolve()
         if not target.is_relative_to(data.resolve()):
-            raise SourceMissing(f"invalid path {path}")
+            raise SourceMissingError(f"invalid path {path}")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
         target.chmod(own_mode if own_mode is not None else mode)
     link = place / "..data"
     if not link.is_symlink():
-        os.symlink("..data-1", link)
+        link.symlink_to("..data-1")
     for path in files:
         first = path.split("/", 1)[0]
         if not (place / first).is_symlink():
-            os.symlink(f"..data/{first}", place / first)
+            (place / first).symlink_to(f"..data/{first}")

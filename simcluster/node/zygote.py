@@ -26,7 +26,7 @@ from simcluster.node import syscalls
 from simcluster.node.netlink import Netlink
 from simcluster.node.rootfs import (
     RootPlan,
-    StartFailure,
+    StartError,
     enter,
     enter_directory,
     enter_light,
@@ -239,9 +239,9 @@ def _become(request: Request, descriptors: list[int]) -> None:
     for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     try:
-        os.execve(program, request["argv"], environment)  # noqa: S606 - running programs is this process's purpose
+        os.execve(program, request["argv"], environment)
     except OSError as error:
-        raise StartFailure(f'exec: "{request["argv"][0]}": {(error.strerror or "").lower()}') from error
+        raise StartError(f'exec: "{request["argv"][0]}": {(error.strerror or "").lower()}') from error
 
 
 def _in_child(work: Callable[[], None], report: int) -> None:
@@ -249,7 +249,7 @@ def _in_child(work: Callable[[], None], report: int) -> None:
     try:
         signal.set_wakeup_fd(-1)
         work()
-    except (OSError, StartFailure, KeyError, ValueError) as error:
+    except (OSError, StartError, KeyError, ValueError) as error:
         os.write(report, str(error).encode() or b"unknown failure")
     finally:
         os._exit(127)

@@ -169,3 +169,23 @@ def test_summary_of_a_killed_run_is_undecided() -> None:
 def test_summary_keeps_colour_to_itself_when_asked() -> None:
     assert "\x1b[3" not in summary(synthetic.run(4), NO_COLOR="1")
     assert "\x1b[" in summary(synthetic.run(4))
+
+
+def test_summary_names_waivers_and_what_no_reason_mentions() -> None:
+    waiver = {"check": "gpu_inventory", "subject": "gpu-9", "owner": "synthetic owner", "reason": "in repair"}
+    waivers = [{**waiver, "expires": "2026-01-01", "expired": True}]
+    text = summary(synthetic.run(4, killed_after=8, short=["gpu-1"], waivers=waivers), NO_COLOR="1")
+
+    assert "Waiver EXPIRED, without effect: gpu_inventory on gpu-9, synthetic owner" in text
+    assert "gpu_inventory on gpu-1: gpus_allocatable is 1 count" in text
+
+
+def test_log_says_what_was_interrupted_and_left_behind() -> None:
+    lines = synthetic.run(1, killed_after=3)
+    lines.append({"event": "interrupted", "signal": "SIGINT"})
+    lines.append({"event": "cleanup", "namespace": "gpuproof-x", "deleted": False, "seconds": 30, "left": ["pod/a"]})
+
+    text = log(lines)
+
+    assert "interrupted by SIGINT" in text
+    assert "namespace gpuproof-x is still there" in text

@@ -93,7 +93,8 @@ def _waived(expires: str, *, expired: bool) -> Lines:
     waiver = {"subject": "gpu-2", "owner": "synthetic owner", "reason": "in repair", "expires": expires}
     waivers = [{**waiver, "check": check["check"], "expired": expired} for check in synthetic.CHECKS]
     lines = synthetic.run(4, short=["gpu-2"], waivers=waivers)
-    next(line for line in lines if line["event"] == "decision")["outcome"] = "ACCEPTED"
+    decision = next(line for line in lines if line["event"] == "decision")
+    decision |= {"outcome": "ACCEPTED", "waived": ["gpu_inventory on gpu-2 is FAIL, waived by synthetic owner"]}
     return lines
 
 
@@ -104,6 +105,7 @@ def test_waived_fail_leaves_the_recorded_acceptance_alone() -> None:
     assert subject is not None
     assert subject.waiver is not None
     assert view.decision.outcome == "ACCEPTED"
+    assert view.decision.waived == ("gpu_inventory on gpu-2 is FAIL, waived by synthetic owner",)
 
 
 @pytest.mark.parametrize(("expires", "expired"), [("2026-01-01", True), ("2026-01-01", False), ("soon", False)])

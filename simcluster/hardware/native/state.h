@@ -1,0 +1,92 @@
+/* Reads the state file of a simulated node's GPUs; shared by the driver stand-ins. Knows no CUDA and no NVML. */
+#ifndef SIMCLUSTER_STATE_H
+#define SIMCLUSTER_STATE_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_GPUS 16
+#define TEXT 96
+
+struct gpu {
+    char uuid[TEXT], product[TEXT], pci[TEXT], serial[TEXT], mig[TEXT];
+    unsigned long long memory_mib, used_mib;
+    int compute_major, compute_minor;
+    int utilization, temperature, sm_clock, mem_clock;
+    double power_w, power_limit_w;
+    unsigned long long ecc_corrected, ecc_uncorrected;
+    int context_error, launch_error, flip;
+};
+
+struct node {
+    char driver[TEXT];
+    int cuda, init_error, count;
+    struct gpu gpus[MAX_GPUS];
+};
+
+static const char *field_of(const char *line, const char *key, char *out) {
+    size_t length = strlen(key);
+    const char *at = line;
+    out[0] = 0;
+    while ((at = strchr(at, '\t')) != NULL) {
+        at++;
+        if (strncmp(at, key, length) == 0 && at[length] == '=') {
+            size_t n = 0;
+            for (at += length + 1; *at && *at != '\t' && *at != '\n' && n + 1 < TEXT; at++) out[n++] = *at;
+            out[n] = 0;
+            return out;
+        }
+    }
+    return out;
+}
+
+static double number_of(const char *line, const char *key) {
+    char text[TEXT];
+    return strtod(field_of(line, key, text), NULL);
+}
+
+static void read_gpu(const char *line, struct gpu *gpu) {
+    char text[TEXT];
+    field_of(line, "uuid", gpu->uuid);
+    field_of(line, "product", gpu->product);
+    field_of(line, "pci", gpu->pci);
+    field_of(line, "serial", gpu->serial);
+    field_of(line, "mig", gpu->mig);
+    gpu->memory_mib = (unsigned long long)number_of(line, "memory");
+    gpu->used_mib = (unsigned long long)number_of(line, "used");
+    sscanf(field_of(line, "compute", text), "%d.%d", &gpu->compute_major, &gpu->compute_minor);
+    gpu->utilization = (int)number_of(line, "utilization");
+    gpu->temperature = (int)number_of(line, "temperature");
+    gpu->power_w = number_of(line, "power");
+    gpu->power_limit_w = number_of(line, "power_limit");
+    gpu->sm_clock = (int)number_of(line, "sm_clock");
+    gpu->mem_clock = (int)number_of(line, "mem_clock");
+    gpu->ecc_corrected = (unsigned long long)number_of(line, "ecc_corrected");
+    gpu->ecc_uncorrected = (unsigned long long)number_of(line, "ecc_uncorrected");
+    gpu->context_error = (int)number_of(line, "context");
+    gpu->launch_error = (int)number_of(line, "launch");
+    gpu->flip = (int)number_of(line, "flip");
+}
+
+/* 0 where there is no state, and then no GPU. */
+static int read_node(struct node *node) {
+    const char *path = getenv("SIMCLUSTER_GPU_STATE");
+    char line[2048];
+    FILE *file = fopen(path ? path : "/run/simcluster/gpus", "r");
+    memset(node, 0, sizeof *node);
+    if (!file) return 0;
+    while (fgets(line, sizeof line, file)) {
+        if (strncmp(line, "node\t", 5) == 0) {
+            field_of(line, "driver", node->driver);
+            node->cuda = (int)number_of(line, "cuda");
+            node->init_error = (int)number_of(line, "init");
+        } else if (strncmp(line, "gpu\t", 4) == 0 && node->count < MAX_GPUS) {
+            read_gpu(line, &node->gpus[node->count++]);
+        }
+    }
+    fclose(file);
+    return 1;
+}
+
+#endif
