@@ -138,7 +138,7 @@ def decide(
         *_scope_doubts(scope),
         *(f"the limit {why}" for why in blocking_provenance),
     ]
-    notes = _expired_notes(waivers, against, today)
+    notes = _expired_notes(waivers, against)
     if failed:
         outcome = DecisionOutcome.REJECTED
     elif doubts:
@@ -208,12 +208,13 @@ def _scope_doubts(scope: ScopeResult) -> list[str]:
     return list(scope.reasons) or [f"the scope was not covered: {scope.text}"]
 
 
-def _expired_notes(waivers: Sequence[Waiver], against: Sequence[VerdictLine], today: dt.date) -> list[str]:
+def _expired_notes(waivers: Sequence[Waiver], against: Sequence[VerdictLine]) -> list[str]:
+    """Name the waivers of what stands against the run: one in force would have taken it out, so they have expired."""
     still_open = {(line.check, line.subject) for line in against}
     return [
         f"the waiver of {w.owner} for {w.check} on {w.subject} expired on {w.expires}"
         for w in waivers
-        if w.expired(today) and (w.check, w.subject) in still_open
+        if (w.check, w.subject) in still_open
     ]
 
 

@@ -60,7 +60,7 @@ class NodeBoard:
         node = self._nodes.get(name)
         if node is None:
             lost = name in self._gone
-            said = f"node {name} has left the cluster" if lost else f"the cluster has no node {name}"
+            said = f"node {name} has left the cluster or its pool" if lost else f"the cluster has no node {name}"
             reason = Reason.NODE_LOST if lost else Reason.NODE_MISSING
             return JobFailure(reason, f"{said}; the profile expects it in the pool")
         if not node.schedulable:
@@ -83,7 +83,8 @@ class NodeBoard:
         """Whether a node that runs a pod of ours was lost: its object is gone, or it is not ready beyond the grace."""
         if name in self._gone:
             return JobFailure(
-                Reason.NODE_LOST, f"node {name} left the cluster while it measured; look at its power and network"
+                Reason.NODE_LOST,
+                f"node {name} left the cluster or its pool while it measured; look at its power and network",
             )
         if self._not_ready(name, now):
             node = self._nodes.get(name)

@@ -236,8 +236,12 @@ class SweepRun:
     def _feeds(self) -> list[_Feed]:
         namespace = self.renderer.namespace
         inventory = self.board.inventory()
+        # Of the pool only: a cluster may have thousands of other nodes, whose heartbeats are nobody's business here.
         nodes = self.cluster.watch(
-            NODES, resource_version=inventory.resource_version, known=[("", name) for name in inventory.nodes]
+            NODES,
+            label_selector=",".join(f"{key}={value}" for key, value in sorted(self.renderer.pool.items())),
+            resource_version=inventory.resource_version,
+            known=[("", node.name) for node in inventory.in_pool(self.renderer.pool)],
         )
         pods = self.cluster.watch(PODS, namespace=namespace, label_selector=f"{SWEEP_LABEL}={self.label}")
         # Only what goes wrong: a healthy pod makes half a dozen Normal events that nobody reads.

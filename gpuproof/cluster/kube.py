@@ -240,7 +240,7 @@ class _Credentials:
         self._lock = threading.Lock()
         self._generation = 0
         self._api = self._load()
-        self.name = context or str(self._api.configuration.host)
+        self.name = context or self._current_context() or str(self._api.configuration.host)
 
     def current(self) -> tuple[Any, int]:
         """The client to send with, and which reload it came from."""
@@ -261,6 +261,13 @@ class _Credentials:
         with self._lock:
             self._api.rest_client.pool_manager.clear()
             self._api.close()
+
+    def _current_context(self) -> str:
+        if self._in_cluster:
+            return ""
+        contexts: Any = config.list_kube_config_contexts  # untyped in the client
+        _, active = contexts(str(self._kubeconfig) if self._kubeconfig else None)
+        return raw.text(active, "name")
 
     def _load(self) -> Any:
         settings = client.Configuration()

@@ -86,8 +86,8 @@ class ResumingWatch:
                     raise
 
     def _one_stream(self) -> Iterator[WatchEvent]:
-        opened, seen = time.monotonic(), 0
         stream = self._open_stream(self._version)
+        opened, seen = time.monotonic(), 0
         with self._lock:
             self._stream = stream
         try:
@@ -103,6 +103,9 @@ class ResumingWatch:
             with self._lock:
                 self._stream = None
             stream.close()
+            if time.monotonic() - opened >= _HASTY_S:
+                # It stood: nothing to tell is no failure, however often a quiet stream is opened anew.
+                self._backoff.success()
         self._ended(seen, time.monotonic() - opened)
 
     def _ended(self, seen: int, lasted_s: float) -> None:

@@ -187,7 +187,9 @@ def _beside_capture(console: Console) -> tuple[Console, TextIO | None]:
     except (OSError, ValueError):
         return console, None
     file = TextIOWrapper(binary, encoding=sys.stdout.encoding, errors="replace", line_buffering=True)
-    return Console(file=file, force_terminal=console.is_terminal), file
+    # The size is read now: with its descriptors taken, rich would find no terminal to ask.
+    size = console.size
+    return Console(file=file, force_terminal=console.is_terminal, width=size.width, height=size.height), file
 
 
 def _print(console: Console, text: Text) -> None:

@@ -141,7 +141,7 @@ class ServerSideApply:
         mine, others = _split(live, options.manager, subresource)
         others = _without_conflicts(live, owned, others, options)
         merged = fieldsets.merge(live, copy.deepcopy(config))
-        self._let_go(merged, mine, owned, others)
+        merged = _let_go(merged, mine, owned, others)
         time = mine.time if mine is not None and mine.paths == frozenset(owned) else timestamp()
         me = Manager(options.manager, "Apply", kind.api_version, time, frozenset(owned), subresource)
         merged = with_managers(merged, _in_place(live, me, others))
@@ -153,26 +153,19 @@ class ServerSideApply:
         merged["metadata"] = metadata
         return self._resources.update(kind, merged, namespace or None, subresource, applying), False
 
-    @staticmethod
-    def _let_go(merged: Object, mine: Manager | None, owned: Mapping[Path, Any], others: list[Manager]) -> None:
-        if mine is None:
-            return
-        elsewhere = {path for manager in others for path in manager.paths}
-        for path in sorted(mine.paths - owned.keys() - elsewhere, key=len, reverse=True):
-            prefix = len(path)
-            still = any(other[:prefix] == path for other in (*owned, *elsewhere) if len(other) > prefix)
-            if not still:
-                _own_parents(merged, path)
-                fieldsets.remove(merged, path)
 
-
-def _own_parents(merged: Object, path: Path) -> None:
-    node: Any = merged
-    for element in path[:-1]:
-        if not element.startswith("f:") or not isinstance(node, dict) or element[2:] not in node:
-            return
-        node[element[2:]] = copy.copy(node[element[2:]])
-        node = node[element[2:]]
+def _let_go(merged: Object, mine: Manager | None, owned: Mapping[Path, Any], others: list[Manager]) -> Object:
+    """The object without what its manager owned alone and no longer applies."""
+    elsewhere = {path for manager in others for path in manager.paths}
+    gone = set() if mine is None else mine.paths - owned.keys() - elsewhere
+    if not gone:
+        return merged
+    left = copy.deepcopy(merged)
+    for path in sorted(gone, key=len):
+        deeper = (other for other in (*owned, *elsewhere) if len(other) > len(path))
+        if not any(other[: len(path)] == path for other in deeper):
+            fieldsets.remove(left, path)
+    return left
 
 
 def _split(live: Object, name: str, subresource: str) -> tuple[Manager | None, list[Manager]]:

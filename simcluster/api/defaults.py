@@ -104,6 +104,14 @@ def _tolerates(toleration: Mapping[str, Any], key: str) -> bool:
     return effect == "NoExecute" and toleration.get("key", "") in ("", key)
 
 
+def _tolerations(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+    tolerations = list(spec.get("tolerations") or [])
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(_tolerates(toleration, key) for toleration in tolerations):
+            tolerations.append(_default_toleration(key))
+    return tolerations
+
+
 def qos_class(spec: Mapping[str, Any]) -> str:
     """BestEffort, Burstable or Guaranteed from cpu and memory of all containers."""
     asked, guaranteed = False, True
@@ -126,11 +134,7 @@ def pod(obj: Object) -> Object:
     spec.setdefault("enableServiceLinks", True)
     spec.setdefault("priority", 0)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
-    tolerations = list(spec.get("tolerations") or [])
-    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
-        if not any(_tolerates(toleration, key) for toleration in tolerations):
-            tolerations.append(_default_toleration(key))
-    spec["tolerations"] = tolerations
+    spec["tolerations"] = _tolerations(spec)
     return {**obj, "spec": spec, "status": {"phase": "Pending", "qosClass": qos_class(spec)}}
 
 
@@ -236,7 +240,9 @@ _ROLLING_DEPLOY = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 
 
 
 def _pod_again(obj: Object) -> Object:
-    return {**obj, "spec": pod_spec(obj.get("spec") or {})}
+    spec = pod_spec(obj.get("spec") or {})
+    spec["tolerations"] = _tolerations(spec)
+    return {**obj, "spec": spec}
 
 
 def _template_again(obj: Object) -> Object:

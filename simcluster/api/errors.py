@@ -99,7 +99,7 @@ def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> ApiError:
 
 def invalid_kind(kind: str, group: str, name: str, causes: Sequence[Cause]) -> ApiError:
     """422 of something that is no stored object, such as the options of a request."""
-    texts = [f"{cause.field}: {cause.message}" for cause in causes]
+    texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
     joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     details: dict[str, Any] = {"name": name} if name else {}
     if group:

@@ -112,7 +112,7 @@ BUILT_IN: tuple[Kind, ...] = (
         "pods",
         "Pod",
         short="po",
-        sub="status log exec attach eviction binding proxy ephemeralcontainers portforward resize",
+        sub="status log exec attach eviction binding proxy ephemeralcontainers resize",
         cat="all",
     ),
     _core("configmaps", "ConfigMap", short="cm"),

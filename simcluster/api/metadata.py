@@ -85,10 +85,24 @@ def for_update(kind: Kind, old: Object, new: Object) -> dict[str, Any]:
     if given.get("uid") not in (None, "", before["uid"]):
         why = f"Precondition failed: UID in precondition: {given['uid']}, UID in object meta: {before['uid']}"
         raise errors.conflict(kind, before["name"], why)
+    _check_finalizers(kind, before, given)
     made = {key: before[key] for key in ("name", "namespace", *_KEPT, "resourceVersion") if key in before}
     dropped = {"selfLink", *_KEPT, *made}
     made.update({key: value for key, value in given.items() if key not in dropped and value not in (None, {}, [])})
     return made
+
+
+def _check_finalizers(kind: Kind, before: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    if "deletionTimestamp" not in before:
+        return
+    present = before.get("finalizers") or ()
+    fresh = [name for name in given.get("finalizers") or () if name not in present]
+    if fresh:
+        shown = ", ".join(f'"{name}"' for name in fresh)
+        text = (
+            f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
+        )
+        raise errors.invalid(kind, before["name"], [errors.forbidden_value("metadata.finalizers", text)])
 
 
 @dataclass(frozen=True)
@@ -144,7 +158,8 @@ def mark_deleted(kind: Kind, obj: Object, grace_s: int, finalizers: list[str]) -
     metadata = dict(obj["metadata"])
     if "deletionTimestamp" not in metadata:
         metadata["deletionTimestamp"] = timestamp(datetime.now(UTC) + timedelta(seconds=grace_s))
-        metadata["deletionGracePeriodSeconds"] = grace_s
+        if kind.name != "namespaces":
+            metadata["deletionGracePeriodSeconds"] = grace_s
         if kind.generation:
             metadata["generation"] = metadata.get("generation", 0) + 1
     elif grace_s < metadata.get("deletionGracePeriodSeconds", 0):

@@ -168,7 +168,7 @@ class Kubelet(Protocol):
         """Run the command inside the container's namespaces until it ends; its exit code."""
         ...
 
-    async def proxy(  # noqa: PLR0917  # one HTTP request, spelled out
+    async def proxy(  # one HTTP request, spelled out
         self, namespace: str, pod: str, port: int, method: str, path: str, headers: Mapping[str, str], body: bytes
     ) -> ProxyResponse: ...
 

@@ -32,6 +32,9 @@ _RETURNS_DELETED = frozenset(
 )
 
 
+_IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
+
+
 @dataclass(frozen=True)
 class WriteOptions:
     """How a write is to be carried out; `manager` is empty for writers whose fields are not tracked."""
@@ -40,6 +43,7 @@ class WriteOptions:
     manager: str = ""
     force: bool = False
     applying: bool = False
+    warnings: list[str] = field(default_factory=list, compare=False)
 
 
 DEFAULT = WriteOptions()
@@ -54,7 +58,12 @@ class Request:
     obj: Object
     old: Object | None = None
     subresource: str = ""
-    options: WriteOptions = field(default_factory=WriteOptions)
+    options: WriteOptions = DEFAULT
+
+    @property
+    def warnings(self) -> list[str]:
+        """Where a step leaves what the client should be told besides the answer."""
+        return self.options.warnings
 
 
 class Admission(Protocol):
@@ -201,6 +210,8 @@ class Resources:
         """Delete, or begin to; the answer's object and whether it is really gone. Raises ApiError 404, 409, 403."""
         entry = self.find(kind, name, namespace)
         metadata.check_preconditions(kind, entry.obj, options)
+        if kind.name == "namespaces" and name in _IMMORTAL:
+            raise errors.forbidden(kind, name, "this namespace may not be deleted")
         for hook in self.hooks:
             hook(kind.name, "DELETE", entry.obj)
         grace = metadata.grace_of_pod(entry.obj, options.grace_period_s) if kind.name == "pods" else 0

@@ -20,6 +20,8 @@ from simcluster.api.client import InProcessClient
 from simcluster.api.custom import CustomKinds
 from simcluster.api.kinds import KindTable
 from simcluster.api.limits import LimitRanger
+from simcluster.api.podadmission import References
+from simcluster.api.podsecurity import PodSecurity
 from simcluster.api.port import AdmissionHook, Client, KubeletRegistry, Object
 from simcluster.api.quota import QuotaAdmission
 from simcluster.api.resources import Resources
@@ -56,9 +58,11 @@ class ApiServer:
         self._bootstrap()
         self.resources.admission += [
             NamespaceLifecycle(self.resources),
+            References(self.resources),
             LimitRanger(self.resources),
             ServiceAddresses(),
             validate,
+            PodSecurity(self.resources),
             QuotaAdmission(self.resources),
             FieldTracking(),
         ]

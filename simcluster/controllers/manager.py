@@ -19,9 +19,14 @@ from simcluster.controllers.job.controller import JobController
 from simcluster.controllers.namespaces import NamespaceController
 from simcluster.controllers.nodes import NodeLifecycle
 from simcluster.controllers.podgc import PodGarbageCollector
+from simcluster.controllers.quotas import QuotaController
 from simcluster.controllers.scheduler.controller import Scheduler
 from simcluster.controllers.serviceaccounts import ServiceAccounts
 from simcluster.controllers.ttl import TtlController
+from simcluster.controllers.volumes.binder import VolumeBinder
+from simcluster.controllers.workloads.daemonset import DaemonSetController
+from simcluster.controllers.workloads.deployment import DeploymentController
+from simcluster.controllers.workloads.replicaset import ReplicaSetController
 from simcluster.timing import Timing
 
 
@@ -52,6 +57,11 @@ class ControllerManager:
             ServiceAccounts(client, timing, informers, root_ca),
             EndpointsController(client, timing, informers),
             DisruptionController(client, timing, informers, recorder),
+            DaemonSetController(client, timing, informers, recorder),
+            ReplicaSetController(client, timing, informers, recorder),
+            DeploymentController(client, timing, informers, recorder),
+            VolumeBinder(client, timing, informers, recorder),
+            QuotaController(client, timing, informers),
         ]
 
     async def start(self) -> None:

@@ -146,7 +146,7 @@ def _unknown(node: Object) -> list[Object]:
 
 
 def _wanted(node: Object, effect: str) -> list[str]:
-    ready = (fields.condition(node, "Ready") or {}).get("status", "Unknown")
+    ready = (fields.condition(node, "Ready") or {}).get("status", "False")
     keys = [] if ready == "True" else [UNREACHABLE if ready == "Unknown" else NOT_READY]
     if effect == "NoSchedule":
         keys += [key for kind, key in PRESSURE.items() if fields.condition_true(node, kind)]

@@ -16,6 +16,7 @@ from workloads.contract import Fact, Measurement, Sample
 CHECKS = ("gpu_inventory", "cuda_runtime")
 PROFILE = load_profile(find_profile("simulated"), known_checks=CHECKS, today=TODAY)
 NODES = ("gpu-01", "gpu-02", "gpu-03", "gpu-04")
+DRIVER = str(PROFILE.cluster.gpu_driver)
 CONTEXT = Context(PROFILE.cluster)
 ACCEPTED, REJECTED, UNDECIDED = DecisionOutcome.ACCEPTED, DecisionOutcome.REJECTED, DecisionOutcome.UNDECIDED
 
@@ -26,13 +27,13 @@ def reported(workload: str, node: str, samples: tuple[Sample, ...], facts: Mappi
 
 def inventory(node: str) -> Measurement:
     """What a sound node reports about its GPUs."""
-    counts = ("gpus_capacity", "gpus_allocatable", "gpus_requested", "gpus_visible")
+    counts = ("gpus_capacity", "gpus_allocatable", "gpus_visible")
     samples = tuple(Sample(name, 2.0, "count") for name in counts)
     facts: dict[str, Fact] = {
         "gpu_product": "SIMULATED-GPU",
         "pod_gpu_product": ["SIMULATED-GPU"] * 2,
-        "gpu_driver": "550.107.02",
-        "pod_gpu_driver": ["550.107.02"] * 2,
+        "gpu_driver": DRIVER,
+        "pod_gpu_driver": [DRIVER] * 2,
         "gpu_uuids_unique": True,
         "nvidia_smi_error": "none",
     }
@@ -116,7 +117,7 @@ INVENTORY: dict[str, tuple[Change, Verdict]] = {
     "pod sees fewer than it asked for": (lambda m: with_value(m, "gpus_visible", 1), Verdict.FAIL),
     "pod sees more than it asked for": (lambda m: with_value(m, "gpus_visible", 3), Verdict.FAIL),
     "another product by its label": (lambda m: with_fact(m, "gpu_product", "SIMULATED-GPU-SHARED"), Verdict.FAIL),
-    "another driver in the pod": (lambda m: with_fact(m, "pod_gpu_driver", ["550.107.02", "535.1"]), Verdict.FAIL),
+    "another driver in the pod": (lambda m: with_fact(m, "pod_gpu_driver", [DRIVER, "535.1"]), Verdict.FAIL),
     "one GPU listed twice": (lambda m: with_fact(m, "gpu_uuids_unique", False), Verdict.FAIL),
     "nvidia-smi with a lone error line": (lambda m: with_fact(m, "nvidia_smi_error", "GPU is lost"), Verdict.FAIL),
     "no product label": (

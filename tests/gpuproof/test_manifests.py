@@ -120,10 +120,10 @@ def test_sources_hold_what_the_workload_imports_and_nothing_else() -> None:
     mount = containers(renderer().sweep(job(workload="gpu_inventory")))["measure"]
     assert mount["command"][1:3] == ["-u", "-c"]
     assert "run_module('workloads.gpu_inventory', run_name='__main__')" in mount["command"][3]
+    assert "PYTHONPATH" not in {entry["name"] for entry in mount["env"]}
     (volume,) = renderer().sweep(job(workload="gpu_inventory"))["spec"]["template"]["spec"]["volumes"]
     assert volume["configMap"]["name"] == made["metadata"]["name"]
     assert mount["volumeMounts"] == [{"name": volume["name"], "mountPath": "/gpuproof/workloads", "readOnly": True}]
-    assert "PYTHONPATH" not in env(mount)
 
 
 def test_sources_follow_imports(tmp_path: Path) -> None:

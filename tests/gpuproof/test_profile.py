@@ -301,6 +301,15 @@ class TestShipped:
         assert held.bound == AtLeast(mib * 2**20)
 
     @pytest.mark.parametrize("name", SHIPPED)
+    def test_every_number_it_holds_is_one_that_something_reports(self, name: str) -> None:
+        got = load_profile(find_profile(name), known_checks=SHIPPED_CHECKS, today=TODAY)
+        root = THRESHOLDS.parent
+        api = (root / "gpuproof" / "observation.py").read_text(encoding="utf-8")
+        for limit in got.limits:
+            pod = (root / "workloads" / f"{limit.check}.py").read_text(encoding="utf-8")
+            assert f'"{limit.name}"' in api + pod, limit.key
+
+    @pytest.mark.parametrize("name", SHIPPED)
     def test_the_device_is_named_once(self, name: str) -> None:
         got = load_profile(find_profile(name), known_checks=SHIPPED_CHECKS, today=TODAY)
         assert got.workloads["cuda_runtime"]["device"] == got.cluster.device

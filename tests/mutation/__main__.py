@@ -32,8 +32,7 @@ def main() -> int:
     jobs = [
         (module, mutant)
         for module in modules
-        for mutant in mutants(module, source_path(module).read_text(encoding="utf-8"))
-        if not options.name or mutant.name in options.name
+        for mutant in mutants(module, source_path(module).read_text(encoding="utf-8"), options.name or ())
     ]
     if options.list or not jobs:
         say("\n".join(mutant.name for _, mutant in jobs) or "no such mutant")
@@ -48,21 +47,22 @@ def main() -> int:
 def report(jobs: list[tuple[str, Mutant]], *, whole: bool) -> int:
     """Run the jobs, print the survivors and return the exit code."""
     started = time.monotonic()
+    known = explained()
     survivors: list[tuple[str, Mutant]] = []
 
     def on_done(module: str, mutant: Mutant, noticed: bool) -> None:
-        if not noticed:
-            survivors.append((module, mutant))
+        if noticed:
+            return
+        survivors.append((module, mutant))
+        if mutant.name not in known:
+            say(f"survived: gpuproof/{module}.py:{mutant.line}\n- `{mutant.name}`")
 
     run_all(jobs, on_done)
-    known = explained()
     new = [(module, mutant) for module, mutant in survivors if mutant.name not in known]
     names = {mutant.name for _, mutant in jobs}
     prefixes = tuple(f"{module}." for module in {module for module, _ in jobs})
     surviving = {mutant.name for _, mutant in survivors}
     stale = {name for name in known - surviving if name.startswith(prefixes) and (whole or name in names)}
-    for module, mutant in new:
-        say(f"survived: gpuproof/{module}.py:{mutant.line}\n- `{mutant.name}`")
     for name in sorted(stale):
         say(f"explained in {SURVIVORS.name}, but noticed or gone: {name}")
     say(

@@ -1,7 +1,7 @@
 """Owns the small lies: ways to change one place of a module so that its meaning changes; must not know tests."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 TURNED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
@@ -72,8 +72,8 @@ class _Slot:
             getattr(self.parent, self.field)[self.index] = node
 
 
-def mutants(module: str, source: str) -> list[Mutant]:
-    """Return every mutant of a module's source, in the order of the source."""
+def mutants(module: str, source: str, only: Collection[str] = ()) -> list[Mutant]:
+    """Return every mutant of a module's source in its order, or only those of the given names."""
     tree = ast.parse(source)
     seen: dict[str, int] = {}
     found: list[Mutant] = []
@@ -87,6 +87,8 @@ def mutants(module: str, source: str) -> list[Mutant]:
             seen[name] = seen.get(name, 0) + 1
             if seen[name] > 1:
                 name += f" #{seen[name]}"
+            if only and name not in only:
+                continue
             slot.put(other)
             found.append(Mutant(name, getattr(node, "lineno", 0), ast.unparse(ast.fix_missing_locations(tree))))
             slot.put(node)
@@ -106,7 +108,7 @@ def _slots(parent: ast.AST, scope: str) -> Iterator[_Slot]:
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if not isinstance(child, ast.AST):
                 continue
-            if _is_docstring(child) or _is_export(child):
+            if _is_docstring(child) or _is_export(child) or _is_type(child):
                 continue
             inner = scope
             if isinstance(child, ast.FunctionDef | ast.ClassDef):
@@ -117,6 +119,14 @@ def _slots(parent: ast.AST, scope: str) -> Iterator[_Slot]:
 
 def _is_docstring(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _is_type(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in {"tuple", "list", "dict", "Mapping", "Sequence", "Annotated", "Literal"}
+    )
 
 
 def _is_export(node: ast.AST) -> bool:

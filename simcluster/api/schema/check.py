@@ -26,7 +26,14 @@ class _WrongTypeError(Exception):
 
 @dataclass
 class _Walk:
+    """Where the walk is and what it found; the path is made into text only where somebody has to read it."""
+
+    path: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+
+    def at(self, name: str) -> str:
+        """The dotted path of a field of the structure the walk is in."""
+        return ".".join([*self.path, name]).replace(".[", "[")
 
 
 def check(kind: Kind, obj: Object) -> tuple[Object, list[str]]:
@@ -39,52 +46,57 @@ def check(kind: Kind, obj: Object) -> tuple[Object, list[str]]:
         return obj, []
     walk = _Walk()
     try:
-        checked = _model(top, obj, "", walk)
+        checked = _model(top, obj, walk)
     except _WrongTypeError as error:
         where = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}'
         raise ApiError(400, "BadRequest", f"{where}: {error}") from error
     return checked, walk.unknown
 
 
-def _model(shape: Model, value: dict[str, Any], path: str, walk: _Walk) -> dict[str, Any]:
+def _model(shape: Model, value: dict[str, Any], walk: _Walk) -> dict[str, Any]:
     checked: dict[str, Any] = {}
+    fields = shape.fields
     for name, inner in value.items():
-        known = shape.fields.get(name)
-        at = f"{path}.{name}" if path else name
+        known = fields.get(name)
         if known is None:
-            walk.unknown.append(at)
+            walk.unknown.append(walk.at(name))
+        elif type(inner) is str and known.type.form == "str":
+            checked[name] = inner
         elif inner is not None:
-            checked[name] = _field(shape, known, inner, at, walk)
+            walk.path.append(name)
+            checked[name] = _value(shape, known, known.type, inner, walk)
+            walk.path.pop()
     return checked
 
 
-def _field(shape: Model, known: Field, value: Any, path: str, walk: _Walk) -> Any:
-    kind = known.type
-    if kind.form == "str":
-        if type(value) is str:
-            return value
-        raise _wrong(shape, known, kind, value, path)
-    return _value(shape, known, kind, value, path, walk)
-
-
-def _value(shape: Model, known: Field, kind: Type, value: Any, path: str, walk: _Walk) -> Any:  # noqa: PLR0917
+def _value(shape: Model, known: Field, kind: Type, value: Any, walk: _Walk) -> Any:
     match kind.form:
         case "model" if isinstance(value, dict):
             inner = model(kind.model)
-            return value if inner is None else _model(inner, value, path, walk)
+            return value if inner is None else _model(inner, value, walk)
         case "list" if isinstance(value, list) and kind.item is not None:
-            item = kind.item
-            return [_value(shape, known, item, one, f"{path}[{i}]", walk) for i, one in enumerate(value)]
+            if kind.item.form == "str" and all(type(one) is str for one in value):
+                return value
+            return _items(shape, known, kind.item, value, walk)
         case "map" if isinstance(value, dict) and kind.item is not None:
             item = kind.item
             if item.form == "str" and all(type(one) is str for one in value.values()):
                 return value
-            return {key: _value(shape, known, item, one, path, walk) for key, one in value.items() if one is not None}
+            return {key: _value(shape, known, item, one, walk) for key, one in value.items() if one is not None}
         case "quantity" if isinstance(value, str | int | float) and not isinstance(value, bool):
             return _quantity(value)
     if kind.form == "any" or _fits(kind.form, value):
         return value
-    raise _wrong(shape, known, kind, value, path)
+    raise _wrong(shape, known, kind, value, walk)
+
+
+def _items(shape: Model, known: Field, item: Type, value: list[Any], walk: _Walk) -> list[Any]:
+    checked = []
+    for index, one in enumerate(value):
+        walk.path.append(f"[{index}]")
+        checked.append(_value(shape, known, item, one, walk))
+        walk.path.pop()
+    return checked
 
 
 _ACCEPTED: dict[str, tuple[type, ...]] = {
@@ -113,9 +125,9 @@ def _quantity(value: str | float) -> str:
     return canonical(text)
 
 
-def _wrong(shape: Model, known: Field, kind: Type, value: Any, path: str) -> _WrongTypeError:
+def _wrong(shape: Model, known: Field, kind: Type, value: Any, walk: _Walk) -> _WrongTypeError:
     seen = _SEEN_AS.get(type(value), "null")
-    dotted = re.sub(r"\[\d+\]", "", path)
+    dotted = ".".join(part for part in walk.path if not part.startswith("["))
     target = _go_type(kind, known.name)
     return _WrongTypeError(f"json: cannot unmarshal {seen} into Go struct field {shape.name}.{dotted} of type {target}")
 

@@ -27,7 +27,7 @@ def check_job(obj: Object) -> list[Cause]:
     causes = _numbers(spec) + _modes(spec)
     template = spec.get("template") or {}
     labels = (template.get("metadata") or {}).get("labels") or {}
-    causes += _once(check_labels(labels, "spec.template.labels"))
+    causes += check_labels(labels, "spec.template.labels")
     policy = template.get("spec", {}).get("restartPolicy")
     inner = check_spec(template.get("spec") or {}, "spec.template.spec")
     if policy not in ("OnFailure", "Never"):
@@ -40,14 +40,6 @@ def check_job(obj: Object) -> list[Cause]:
             inner.append(unsupported(at, json.dumps(policy), ("OnFailure", "Never")))
     causes += inner
     return causes + _pod_name(name, spec)
-
-
-def _once(causes: list[Cause]) -> list[Cause]:
-    kept: list[Cause] = []
-    for cause in causes:
-        if cause not in kept:
-            kept.append(cause)
-    return kept
 
 
 def _numbers(spec: Mapping[str, Any]) -> list[Cause]:

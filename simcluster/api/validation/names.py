@@ -92,5 +92,12 @@ def check_metadata(kind: Kind, obj: Object) -> list[Cause]:
     causes: list[Cause] = []
     if wrong := name_error(kind.name, name):
         causes.append(invalid_value("metadata.name", json.dumps(name), wrong))
-    causes += check_labels(metadata.get("labels") or {}, "metadata.labels")
-    return causes
+    return causes + check_labels(_own_labels(obj), "metadata.labels")
+
+
+def _own_labels(obj: Object) -> dict[str, str]:
+    """Labels of the object, without those that a Job took over from its template, which are checked there."""
+    labels: dict[str, str] = obj["metadata"].get("labels") or {}
+    template = (obj.get("spec") or {}).get("template") if obj["kind"] == "Job" else None
+    taken = ((template or {}).get("metadata") or {}).get("labels") or {}
+    return {key: value for key, value in labels.items() if key not in taken}

@@ -119,7 +119,7 @@ def decode(kind: Kind, body: bytes, content_type: str) -> Object:
 
 def _unrecognized(kind: Kind, body: bytes, why: str) -> ApiError:
     text = body.decode(errors="replace")
-    shown = "<empty>" if not text else text if len(text) <= 35 else f"{text[:35]} ..."
+    shown = "<empty>" if not text else text if len(text) <= 30 else f"{text[:30]} ..."
     if not text or "Expecting" in why or "Unterminated" in why:
         why = "unexpected end of JSON input"
     return errors.bad_request(

@@ -38,7 +38,6 @@ _SUBRESOURCES: dict[str, tuple[str, tuple[str, ...]]] = {
     "log": ("", ("get",)),
     "exec": ("v1 PodExecOptions", ("create", "get")),
     "attach": ("v1 PodAttachOptions", ("create", "get")),
-    "portforward": ("v1 PodPortForwardOptions", ("create", "get")),
     "proxy": ("", ("create", "delete", "get", "patch", "update")),
     "eviction": ("policy/v1 Eviction", ("create",)),
     "binding": ("v1 Binding", ("create",)),

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Literal
 
 from aiohttp import WSMsgType, web
 
 from simcluster.api import errors
-from simcluster.api.port import ApiError, Kubelet, Object
+from simcluster.api.port import ApiError, Kubelet, LogOptions, Object
 from simcluster.api.wire.call import Call
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io")
@@ -23,11 +23,17 @@ _CLOSE_STDIN = 255
 _NORMAL = 1000
 
 
-def requested(call: Call) -> str:
-    """The protocol to speak. Raises ApiError 400 without an upgrade, 403 where none is known."""
-    headers = call.request.headers
-    if headers.get("Upgrade", "").lower() != "websocket":
+def check_upgrade(call: Call) -> None:
+    """Raises ApiError 400 for a request that wants no upgrade."""
+    if "Upgrade" not in call.request.headers:
         raise errors.bad_request("Upgrade request required")
+
+
+def requested(call: Call) -> str:
+    """The protocol to speak. Raises ApiError 400 for an upgrade to SPDY, UnknownProtocolError where none is known."""
+    headers = call.request.headers
+    if headers["Upgrade"].lower() != "websocket":
+        raise errors.bad_request("this server carries exec and attach over websockets only")
     offered = [part.strip() for part in headers.get("Sec-WebSocket-Protocol", "").split(",") if part.strip()]
     for protocol in offered or ["channel.k8s.io"]:
         if protocol in PROTOCOLS:
@@ -108,17 +114,30 @@ def _failure_status(error: ApiError, protocol: str) -> Object:
     }
 
 
-async def serve(
-    call: Call, kubelet: Kubelet, pod: str, container: str, *, protocol: str, tty: bool
-) -> web.WebSocketResponse:
-    """Run the command of a call and carry its streams."""
+Start = Callable[[Channels], Coroutine[Any, Any, int]]
+
+
+def attached(call: Call, kubelet: Kubelet, pod: str, container: str) -> Start:
+    """What attach carries: the container's output from now on. The port has no way into a running process's stdin."""
+
+    async def follow(channels: Channels) -> int:
+        options = LogOptions(follow=True, tail_lines=0)
+        async for chunk in kubelet.logs(call.target.namespace, pod, container, options):
+            await channels.write("stdout", chunk)
+        return 0
+
+    return follow
+
+
+async def serve(call: Call, start: Start, *, protocol: str, tty: bool) -> web.WebSocketResponse:
+    """Carry the streams of what `start` runs until it ends or the client leaves."""
     socket = web.WebSocketResponse(protocols=(protocol,), autoping=True, heartbeat=None)
     await socket.prepare(call.request)
     channels = Channels(socket, tty=tty)
     await socket.send_bytes(b"\x01")
     loop = asyncio.get_running_loop()
     pump = loop.create_task(channels.pump())
-    run = loop.create_task(kubelet.exec(call.target.namespace, pod, container, list(call.commands), channels, tty=tty))
+    run = loop.create_task(start(channels))
     try:
         await asyncio.wait({pump, run}, return_when=asyncio.FIRST_COMPLETED)
         if not run.done() and socket.closed:

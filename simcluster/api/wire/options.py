@@ -56,10 +56,10 @@ def check_write(query: Query, kind: str) -> None:
         raise _invalid(kind, errors.unsupported("dryRun", f'["{dry_run}"]', ("All",)))
 
 
-def write(query: Query, agent: str) -> WriteOptions:
+def write(query: Query, agent: str, warnings: list[str]) -> WriteOptions:
     """Options of a create, update or patch; the manager defaults to the client's own name."""
     manager = query.get("fieldManager") or agent.partition("/")[0]
-    return WriteOptions(query.get("dryRun") == "All", manager, flag(query, "force"))
+    return WriteOptions(query.get("dryRun") == "All", manager, flag(query, "force"), warnings=warnings)
 
 
 def delete(query: Query, body: bytes) -> DeleteOptions:

@@ -75,11 +75,19 @@ class Subresources:
         container = logs.container_of(pod, call.query.get("container", ""))
         if not pod["spec"].get("nodeName"):
             raise errors.bad_request(f"pod {name} does not have a host assigned")
-        protocol = execs.requested(call)
+        execs.check_upgrade(call)
         if not _running(pod, container):
             return web.Response(status=500, text=f'container not found ("{container}")')
-        tty = options.flag(call.query, "tty")
-        return await execs.serve(call, self._kubelet(pod), name, container, protocol=protocol, tty=tty)
+        protocol = execs.requested(call)
+        tty, kubelet = options.flag(call.query, "tty"), self._kubelet(pod)
+        if call.target.subresource == "attach":
+            return await execs.serve(call, execs.attached(call, kubelet, name, container), protocol=protocol, tty=tty)
+
+        async def start(channels: execs.Channels) -> int:
+            command = list(call.commands)
+            return await kubelet.exec(call.target.namespace, name, container, command, channels, tty=tty)
+
+        return await execs.serve(call, start, protocol=protocol, tty=tty)
 
     async def _proxy(self, call: Call, kind: Kind) -> web.StreamResponse:
         pod, port = self._proxied(call, kind)
@@ -153,7 +161,7 @@ class Subresources:
             obj["spec"]["replicas"] = replicas
             return obj
 
-        write = options.write(call.query, call.agent)
+        write = options.write(call.query, call.agent, call.warnings)
         return call.json(_scale_of(self._resources.modify(kind, name, namespace, change, options=write).obj))
 
     async def _token(self, call: Call, kind: Kind) -> web.StreamResponse:

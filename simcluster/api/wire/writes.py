@@ -68,7 +68,9 @@ class Writes:
         """POST to a collection. Raises ApiError 400, 403, 404, 409, 422."""
         options.check_write(call.query, "CreateOptions")
         obj = await self.read(call, kind)
-        entry = self._resources.create(kind, obj, call.target.namespace or None, options.write(call.query, call.agent))
+        entry = self._resources.create(
+            kind, obj, call.target.namespace or None, options.write(call.query, call.agent, call.warnings)
+        )
         return self._answer(call, kind, entry, 201)
 
     async def update(self, call: Call, kind: Kind) -> web.Response:
@@ -88,7 +90,7 @@ class Writes:
                 "the namespace of the provided object does not match the namespace sent on the request"
             )
         entry = self._resources.update(
-            kind, obj, target.namespace, target.subresource, options.write(call.query, call.agent)
+            kind, obj, target.namespace, target.subresource, options.write(call.query, call.agent, call.warnings)
         )
         return self._answer(call, kind, entry)
 
@@ -114,7 +116,7 @@ class Writes:
             target.namespace,
             change,
             subresource=target.subresource,
-            options=options.write(call.query, call.agent),
+            options=options.write(call.query, call.agent, call.warnings),
         )
         return self._answer(call, kind, entry)
 
@@ -125,7 +127,7 @@ class Writes:
             if "cannot unmarshal" not in error.message:
                 raise
             why = error.message.partition(": ")[2]
-            shown = json.dumps(json.dumps(patched, separators=(",", ":")))
+            shown = json.dumps(json.dumps(dict(sorted(patched.items())), separators=(",", ":")))
             cause = errors.invalid_value("patch", shown, why)
             raise errors.invalid_kind("", "", "", [cause]) from error
 
@@ -151,7 +153,7 @@ class Writes:
             target.namespace,
             config,
             subresource=target.subresource,
-            options=options.write(call.query, call.agent),
+            options=options.write(call.query, call.agent, call.warnings),
         )
         return self._answer(call, kind, entry, 201 if created else 200)
 

@@ -6,7 +6,7 @@ Owns the rules and their order; must not know scores, queues or the client.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from simcluster.controllers import fields
@@ -29,8 +29,8 @@ class Found:
     preemptible: list[NodeInfo] = field(default_factory=list)
     nodes: int = 0
 
-    def message(self) -> str:
-        """As in the PodScheduled condition and the FailedScheduling event."""
+    def message(self, *, preempting: bool = False) -> str:
+        """As in the PodScheduled condition and the FailedScheduling event; shorter where room is being made."""
         if not self.nodes:
             return "no nodes available to schedule pods"
         head = f"0/{self.nodes} nodes are available: "
@@ -38,6 +38,8 @@ class Found:
         counts = ((len(self.preemptible), NO_VICTIMS), (hopeless, HELPLESS))
         preemption = ", ".join(sorted(f"{count} {text}" for count, text in counts if count))
         parts = ", ".join(sorted(f"{count} {reason}" for reason, count in self.reasons.items()))
+        if preempting:
+            return f"{head}{parts}."
         return f"{head}{parts}. no new claims to deallocate, preemption: {head}{preemption}."
 
 
@@ -61,15 +63,50 @@ class Filters:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._static: dict[str, _Static] = {}
+        self._refused: dict[Hashable, Found] = {}
+        self._refused_at = -1
 
     def find(self, pod: PodInfo, volumes: VolumeCheck | None = None) -> Found:
-        """Try all nodes."""
+        """Try all nodes, unless a pod that asks for the same was just tried in vain and nothing has changed since."""
+        if self._refused_at != self._snapshot.version:
+            self._refused_at = self._snapshot.version
+            self._refused.clear()
+        alike = self._alike(pod) if volumes is None else None
+        known = self._refused.get(alike) if alike is not None else None
+        if known is not None:
+            return known
+        found = self._search(pod, volumes)
+        if alike is not None and not found.fitting:
+            self._refused[alike] = found
+        return found
+
+    def _alike(self, pod: PodInfo) -> Hashable:
+        """Equal for pods that get the same answer: the pods of one Job differ in labels that no rule asks for."""
+        own = (*pod.terms, *pod.anti_terms, *(spread.term for spread in pod.spreads))
+        return (
+            pod.priority,
+            pod.placement,
+            tuple(sorted(pod.requests.items())),
+            pod.ports,
+            own,
+            pod.spreads,
+            tuple(term.matches(pod.namespace, pod.labels) for term in own),
+            self._snapshot.terms.repelling_terms(pod),
+        )
+
+    def fits(self, pod: PodInfo, node_name: str) -> bool:
+        """Whether one node that passed the rules about nodes can take the pod as things stand."""
+        node = self._snapshot.nodes[node_name]
+        checks = self._pod_checks(pod, self._static_for(pod))
+        return not self._lacking(pod, node) and not any(refused(node) for _, _, refused in checks)
+
+    def _search(self, pod: PodInfo, volumes: VolumeCheck | None) -> Found:
         static = self._static_for(pod)
         found = Found(reasons=Counter(static.reasons), nodes=len(self._snapshot.nodes))
         checks = self._pod_checks(pod, static)
         for each in static.passed:
             node = self._snapshot.nodes[each.name]
-            lacking = _lacking(pod, node)
+            lacking = self._lacking(pod, node)
             if lacking:
                 found.reasons.update(lacking)
                 if not _larger_than(pod, node):
@@ -88,6 +125,17 @@ class Filters:
             else:
                 found.fitting.append(node)
         return found
+
+    def _lacking(self, pod: PodInfo, node: NodeInfo) -> list[str]:
+        if pod.ports and any(pod.ports & taken for taken in node.ports.values()):
+            return ["node(s) didn't have free ports for the requested pod ports"]
+        used: Mapping[str, int] = node.used
+        rivals = self._snapshot.nominated.get(node.name)
+        if rivals:
+            used = _with_nominated(pod, node, rivals)
+        have = node.allocatable
+        short = [r for r, need in pod.requests.items() if need and used.get(r, 0) + need > have.get(r, 0)]
+        return ["Too many pods" if resource == "pods" else f"Insufficient {resource}" for resource in short]
 
     def _static_for(self, pod: PodInfo) -> _Static:
         known = self._static.get(pod.placement)
@@ -169,12 +217,13 @@ def _static_reason(pod: PodInfo, node: NodeInfo, *, selected: bool) -> str | Non
     return None
 
 
-def _lacking(pod: PodInfo, node: NodeInfo) -> list[str]:
-    if pod.ports and any(pod.ports & taken for taken in node.ports.values()):
-        return ["node(s) didn't have free ports for the requested pod ports"]
-    used, have = node.used, node.allocatable
-    short = [r for r, need in pod.requests.items() if need and used.get(r, 0) + need > have.get(r, 0)]
-    return ["Too many pods" if resource == "pods" else f"Insufficient {resource}" for resource in short]
+def _with_nominated(pod: PodInfo, node: NodeInfo, rivals: Mapping[str, PodInfo]) -> Counter[str]:
+    """What is used once those have come for whom room was made and who go before the pod."""
+    used = Counter(node.used)
+    for rival in rivals.values():
+        if rival.uid != pod.uid and rival.priority >= pod.priority and rival.uid not in node.pods:
+            used.update(rival.requests)
+    return used
 
 
 def _larger_than(pod: PodInfo, node: NodeInfo) -> bool:

@@ -16,6 +16,7 @@ from simcluster.controllers.quantity import amount
 from simcluster.controllers.scheduler.terms import Term, term_of
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+SOFT = "PreferNoSchedule"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -28,7 +29,7 @@ class Spread:
     required: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PodInfo:
     """A pod as the scheduler sees it; `requests` holds one of "pods" too. `placement` is equal for equal node rules."""
 
@@ -131,12 +132,13 @@ def _spread(constraint: Object, namespace: str) -> Spread:
 
 @dataclass
 class NodeInfo:
-    """A node and what its pods use of it."""
+    """A node and what its pods use of it; `soft_taints` are those that only ask pods to go elsewhere."""
 
     name: str
     raw: Object
     labels: Mapping[str, str]
     allocatable: Mapping[str, int]
+    soft_taints: tuple[Object, ...] = ()
     used: dict[str, int] = field(default_factory=dict)
     ports: dict[str, frozenset[tuple[str, int]]] = field(default_factory=dict)
     pods: dict[str, PodInfo] = field(default_factory=dict)
@@ -165,4 +167,5 @@ def node_info(node: Object) -> NodeInfo:
         raw=node,
         labels=fields.labels(node),
         allocatable={resource: amount(resource, text) for resource, text in amounts.items()},
+        soft_taints=tuple(t for t in fields.spec(node).get("taints") or () if t["effect"] == SOFT),
     )

@@ -21,6 +21,8 @@ class Waiting:
     attempts: int = 0
     tried_at: float = 0.0
     message: str = ""
+    told_at: float = 0.0
+    nominated: str = ""
 
 
 @dataclass
@@ -64,6 +66,10 @@ class SchedulingQueue:
         waiting.tried_at = asyncio.get_running_loop().time()
         if waiting.pod.uid in self._all:
             self._parked.add(waiting.pod.uid)
+
+    def someone_follows_others(self) -> bool:
+        """A waiting pod wants to be near others, or as many as elsewhere: another pod's placing may help it."""
+        return any(self._all[uid].pod.terms or self._all[uid].pod.spreads for uid in self._parked)
 
     async def pop(self) -> Waiting:
         """The next pod to try."""

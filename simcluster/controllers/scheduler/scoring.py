@@ -9,9 +9,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from simcluster.api.port import Object
-from simcluster.controllers import fields
 from simcluster.controllers.matching import node_term_matches, untolerated
-from simcluster.controllers.scheduler.podinfo import PREFERRED, NodeInfo, PodInfo
+from simcluster.controllers.scheduler.podinfo import PREFERRED, SOFT, NodeInfo, PodInfo
 from simcluster.controllers.scheduler.terms import TermIndex
 
 ALWAYS = ("cpu", "memory")
@@ -42,7 +41,7 @@ def _wishes(pod: PodInfo, nodes: Sequence[NodeInfo], terms: TermIndex) -> Mappin
     affinity = (pod.spec.get("affinity") or {}).get("nodeAffinity") or {}
     wished = affinity.get(PREFERRED) or ()
     soft = [spread.term for spread in pod.spreads if not spread.required]
-    tainted = [node for node in nodes if _unwanted(pod, node)]
+    tainted = [node for node in nodes if node.soft_taints and _unwanted(pod, node)]
     scores: defaultdict[str, float] = defaultdict(float)
     if wished:
         weights = {
@@ -64,8 +63,7 @@ def _wish_weight(wished: Sequence[Object], node: NodeInfo) -> int:
 
 
 def _unwanted(pod: PodInfo, node: NodeInfo) -> bool:
-    taints = fields.spec(node.raw).get("taints") or ()
-    return bool(taints) and untolerated(pod.spec.get("tolerations"), taints, ("PreferNoSchedule",)) is not None
+    return untolerated(pod.spec.get("tolerations"), node.soft_taints, (SOFT,)) is not None
 
 
 def _add_shares(scores: defaultdict[str, float], values: Mapping[str, float]) -> None:

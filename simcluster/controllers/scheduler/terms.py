@@ -109,6 +109,10 @@ class TermIndex:
             self._matching[term] = counts
         return counts
 
+    def repelling_terms(self, pod: Located) -> frozenset[Term]:
+        """The terms of placed pods that want no pod such as this one near them."""
+        return frozenset(term for term in self._owning if term.matches(pod.namespace, pod.labels))
+
     def repelling(self, pod: Located) -> Iterable[tuple[str, set[str]]]:
         """(topology key, values) where placed pods want no pod such as this one."""
         for term, counts in self._owning.items():

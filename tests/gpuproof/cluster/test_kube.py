@@ -258,6 +258,19 @@ def test_a_silent_watch_is_opened_anew(server: rude.RudeServer, cluster: KubeClu
     assert take(cluster, 2) == [("ADDED", "a"), ("ADDED", "b")]
 
 
+def test_silence_beyond_all_patience_is_no_failure(server: rude.RudeServer, tmp_path: Path) -> None:
+    patience = Patience(first_s=0.01, longest_s=0.05, give_up_s=0.5, quiet_watch_s=1.1)
+    cluster = connect(kubeconfig=server.kubeconfig(tmp_path), patience=patience)
+    silence = rude.stream(then_hang=True)
+    server.on(PODS_PATH, silence, silence, rude.stream(added("a", 3), then_hang=True))
+    assert take(cluster, 1) == [("ADDED", "a")]
+    cluster.close()
+
+
+def test_the_name_is_the_context(cluster: KubeCluster) -> None:
+    assert cluster.name == "rude"
+
+
 def test_forbidden_watch_ends_at_once(server: rude.RudeServer, cluster: KubeCluster) -> None:
     server.on(PODS_PATH, rude.fail(403, "Forbidden", "pods is forbidden"))
     with pytest.raises(ClusterError, match="forbidden"):

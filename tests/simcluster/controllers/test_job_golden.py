@@ -37,6 +37,7 @@ class Scenario:
     acts: Callable[[int], Act]
     step: Step | None = None
     end: str = "Complete"
+    before: Step | None = None
 
 
 async def _pod_of(world: World, namespace: str, index: int) -> Object:
@@ -64,6 +65,11 @@ async def _evict(world: World, namespace: str) -> None:
     target = pod_condition("DisruptionTarget", "True", "EvictionByEvictionAPI", "Eviction API: evicting")
     await set_pod_status(world.client, pod, {"conditions": [target]})
     await world.client.delete("pods", fields.name(pod), namespace)
+
+
+async def _limit_pods(world: World, namespace: str) -> None:
+    quota: Object = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}}
+    await world.client.create("resourcequotas", {**quota, "spec": {"hard": {"pods": "2"}}}, namespace)
 
 
 async def _suspend_and_resume(world: World, namespace: str) -> None:
@@ -100,7 +106,9 @@ SCENARIOS: dict[str, Scenario] = {
     "05d-delete-pod-backofflimit-0": Scenario(lambda _i: STUBBORN, _delete(1), end="Failed"),
     "05e-delete-pod-perindex-0": Scenario(lambda _i: STUBBORN, _delete(1), end="Failed"),
     "06a-evict-job-pod": Scenario(lambda _i: Act(run_s=12.6, term_code=143), _evict),
+    "07a-activedeadline-job": Scenario(lambda _i: POLITE, end="Failed"),
     "08-ttl-after-finished": Scenario(lambda _i: Act(run_s=1.3)),
+    "15a-quota": Scenario(lambda i: Act(run_s=9.3 if i < 2 else 9.0), before=_limit_pods),
     "09-suspend-resume": Scenario(lambda _i: Act(run_s=8.0, term_code=0, term_s=0.5), _suspend_and_resume),
 }
 
@@ -120,6 +128,8 @@ def _namespace(title: str) -> str:
 async def _replay(world: World, title: str, scenario: Scenario) -> Outcome:
     namespace = _namespace(title)
     await world.client.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    if scenario.before is not None:
+        await scenario.before(world, namespace)
     await world.job("j", namespace=namespace, **GOLDEN[title]["spec"])
     if scenario.step is not None:
         await scenario.step(world, namespace)
@@ -136,6 +146,9 @@ async def _replay(world: World, title: str, scenario: Scenario) -> Outcome:
     for event in (await world.client.list("events", namespace)).items:
         if event["involvedObject"]["kind"] == "Job":
             counts[event["reason"]] += event["count"]
+    if "FailedCreate" in counts:
+        # How often a refusal was met depends on when the quota had room again.
+        counts["FailedCreate"] = 1
     return Outcome(statuses, counts)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -164,3 +165,36 @@ async def test_foreign_taints_are_kept(world: World, heart: Heart) -> None:
     own = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
     await world.client.patch("nodes", "node-1", {"spec": {"taints": [own], "unschedulable": True}})
     await taints(world, ("gpu", "NoSchedule"), ("unschedulable", "NoSchedule"))
+
+
+async def test_a_lost_node_leaves_two_copies_of_an_index_unless_only_failed_pods_are_replaced(
+    world: World, heart: Heart
+) -> None:
+    tolerations = [
+        {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 8}
+        for key in ("unreachable", "not-ready")
+    ]
+    spec: dict[str, Any] = {"completions": 1, "parallelism": 1, "completionMode": "Indexed"}
+    await world.job("default", pod={"tolerations": tolerations}, **spec)
+    await world.job("failed", pod={"tolerations": tolerations}, podReplacementPolicy="Failed", **spec)
+
+    async def both_run() -> bool:
+        return sum(map(fields.ready, await world.pods())) == 2
+
+    await world.until(both_run)
+    await world.node("node-2")
+    world.silent_nodes.add("node-1")
+    await heart.stop()
+
+    async def second_copy() -> list[str] | None:
+        nodes = sorted(fields.node_of(pod) for pod in await world.pods(selector="job-name=default"))
+        return nodes if len(nodes) == 2 and all(nodes) else None
+
+    assert await world.until(second_copy) == ["node-1", "node-2"]
+    pods = await world.pods(selector="job-name=default")
+    lost = next(pod for pod in pods if fields.node_of(pod) == "node-1")
+    assert (fields.phase(lost), fields.deleting(lost), fields.finalizers(lost)) == ("Running", True, [])
+    assert fields.status(await world.client.get("jobs.batch", "default", NS))["failed"] == 1
+    assert len(await world.pods(selector="job-name=failed")) == 1
+    status = fields.status(await world.client.get("jobs.batch", "failed", NS))
+    assert (status.get("active"), status["terminating"]) == (None, 1)

@@ -1,0 +1,130 @@
+"""Which volume satisfies a claim, and what the simulated provisioners can make.
+
+Pure: owns these rules and the two storage classes; must not know who binds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from simcluster.api.port import Object
+from simcluster.controllers import fields
+from simcluster.controllers.matching import labels_match
+from simcluster.controllers.quantity import amount
+
+DEFAULT_CLASS_KEY: Final = "storageclass.kubernetes.io/is-default-class"
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+WAIT: Final = "WaitForFirstConsumer"
+
+
+@dataclass(frozen=True)
+class Provisioner:
+    """What a storage class of the simulated cluster can give."""
+
+    name: str
+    modes: frozenset[str]
+    local: bool
+
+
+SHARED = Provisioner(
+    "simcluster.local/shared",
+    frozenset({"ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod"}),
+    local=False,
+)
+LOCAL = Provisioner("simcluster.local/local", frozenset({"ReadWriteOnce", "ReadWriteOncePod"}), local=True)
+PROVISIONERS: Final = {each.name: each for each in (SHARED, LOCAL)}
+
+
+def _storage_class(name: str, provisioner: Provisioner, mode: str, *, default: bool) -> Object:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name, "annotations": {DEFAULT_CLASS_KEY: "true"} if default else {}},
+        "provisioner": provisioner.name,
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": mode,
+    }
+
+
+STORAGE_CLASSES: Final = (
+    _storage_class("shared-rwx", SHARED, "Immediate", default=True),
+    _storage_class("local-rwo", LOCAL, WAIT, default=False),
+)
+
+
+def class_of(claim: Object, classes: Iterable[Object]) -> Object | None:
+    """The claim's storage class: the named one, or the default one where none is named; None where there is none."""
+    named = fields.spec(claim).get("storageClassName")
+    for each in classes:
+        if named is None and fields.notes(each).get(DEFAULT_CLASS_KEY) == "true":
+            return each
+        if named is not None and fields.name(each) == named:
+            return each
+    return None
+
+
+def requested(claim: Object) -> str:
+    """The storage a claim asks for, as text."""
+    return str(((fields.spec(claim).get("resources") or {}).get("requests") or {}).get("storage", "0"))
+
+
+def bound(claim: Object) -> bool:
+    """The claim has its volume."""
+    return fields.phase(claim) == "Bound"
+
+
+def satisfies(volume: Object, claim: Object) -> bool:
+    """An existing volume may be bound to the claim."""
+    spec, wanted = fields.spec(volume), fields.spec(claim)
+    reserved = spec.get("claimRef")
+    if reserved is not None:
+        same = (reserved.get("namespace"), reserved.get("name")) == fields.key(claim)
+        return same and reserved.get("uid") in (None, "", fields.uid(claim))
+    if fields.phase(volume) not in {"", "Available"} or fields.deleting(volume):
+        return False
+    if (spec.get("storageClassName") or "") != (wanted.get("storageClassName") or ""):
+        return False
+    if not set(wanted.get("accessModes") or ()) <= set(spec.get("accessModes") or ()):
+        return False
+    if wanted.get("selector") is not None and not labels_match(wanted["selector"], fields.labels(volume)):
+        return False
+    have = (spec.get("capacity") or {}).get("storage", "0")
+    return amount("storage", have) >= amount("storage", requested(claim))
+
+
+def claim_reference(claim: Object) -> Object:
+    """What a volume's claimRef holds."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": fields.namespace(claim),
+        "name": fields.name(claim),
+        "uid": fields.uid(claim),
+    }
+
+
+def provisioned(claim: Object, storage_class: Object, provisioner: Provisioner) -> Object:
+    """The volume that a provisioner makes for a claim; a local one is tied to the node that was selected."""
+    name = f"pvc-{fields.uid(claim)}"
+    spec: Object = {
+        "capacity": {"storage": requested(claim)},
+        "accessModes": fields.spec(claim).get("accessModes") or ["ReadWriteOnce"],
+        "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy", "Delete"),
+        "storageClassName": fields.name(storage_class),
+        "volumeMode": fields.spec(claim).get("volumeMode", "Filesystem"),
+        "claimRef": claim_reference(claim),
+        "csi": {"driver": provisioner.name, "volumeHandle": name},
+    }
+    if provisioner.local:
+        node = fields.notes(claim).get(SELECTED_NODE, "")
+        expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+    notes = {"pv.kubernetes.io/provisioned-by": provisioner.name}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name, "annotations": notes},
+        "spec": spec,
+    }

@@ -1,0 +1,1 @@
+"""DaemonSets, ReplicaSets and Deployments."""
