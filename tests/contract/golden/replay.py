@@ -25,7 +25,8 @@ Json = Any
 Action = Callable[["Replay"], None]
 
 _WATCHED = ("pods", "jobs", "daemonsets", "configmaps", "secrets", "serviceaccounts")
-_SECONDS = ("terminationGracePeriodSeconds", "activeDeadlineSeconds", "ttlSecondsAfterFinished", "gracePeriodSeconds")
+_SECONDS = ("terminationGracePeriodSeconds", "activeDeadlineSeconds", "ttlSecondsAfterFinished",
+            "gracePeriodSeconds", "deletionGracePeriodSeconds")  # fmt: skip
 _SITUATION_S = 10.0
 _QUIET_REAL_S = 4.0
 
@@ -58,6 +59,7 @@ def seconds(real: int, scale: float) -> int:
 def command(text: str, scale: float) -> str:
     """A shell or Python text with its sleeps scaled."""
     text = re.sub(r"sleep (\d+)", lambda found: f"sleep {int(found[1]) * scale:g}", text)
+    text = re.sub(r"(?<=-t0)([<>])(\d+)", lambda found: f"{found[1]}{int(found[2]) * scale:g}", text)
     tenths = round(scale * 10)
     return re.sub(r"sleep \$\(\((.+?)\)\)(?=[;\"]|$)", rf"sleep 0.$(({tenths}*(\1)))", text)
 
@@ -65,10 +67,11 @@ def command(text: str, scale: float) -> str:
 class Replay:
     """One scenario on one cluster, in a namespace of its own."""
 
-    def __init__(self, cluster: Cluster, expected: Json, special: Mapping[str, Action], labels: Mapping[str, str]) -> None:
+    def __init__(self, cluster: Cluster, expected: Json, special: Mapping[str, Action], labels: Mapping[str, str], factor: float = 1.0) -> None:
         self.cluster = cluster
         self.expected = expected
         self.special = special
+        self.factor = factor
         self.seen = Observation()
         self.ns: Namespace = cluster.namespace(prefix="g", labels=labels)
         self.names = Names(self.ns.name, cluster.image)
@@ -80,8 +83,10 @@ class Replay:
     def watch(self) -> None:
         """Open all watches, from now."""
         for resource in _WATCHED:
-            start = self.ns.list(resource)["metadata"]["resourceVersion"]
-            self._watches.append(self.ns.watch(resource, resourceVersion=start, timeoutSeconds=300))
+            query = {"timeoutSeconds": 300}
+            if resource in {"pods", "jobs", "daemonsets"}:
+                query["resourceVersion"] = self.ns.list(resource)["metadata"]["resourceVersion"]
+            self._watches.append(self.ns.watch(resource, **query))
         for resource in ("nodes", "namespaces"):
             if any(role.startswith(resource[:-1].capitalize() + "/") for role in self.expected["objects"]):
                 self._watch_cluster(resource)
@@ -189,7 +194,7 @@ class Replay:
             if isinstance(found.get(key), int):
                 found[key] = seconds(found[key], self.cluster.scale)
         if isinstance(found.get("command"), list):
-            found["command"] = [command(str(word), self.cluster.scale) for word in found["command"]]
+            found["command"] = [command(str(word), self.cluster.scale * self.factor) for word in found["command"]]
         return found
 
     # -- waiting -------------------------------------------------------------------------------------------------
