@@ -60,13 +60,13 @@ def expectation(folder: Path) -> Json:
     watched = [line for line in lines if line["type"] != "CLIENT"]
     names = Names()
     objects = facets(names, watched)
-    events = _read(folder / "events.json") or []
+    events = _read(folder / "events.json")
     return {
         "scenario": folder.name,
         "length": max([line["t"] for line in lines] or [0]),
         "steps": _steps(folder, lines, names),
         "objects": dict(sorted(objects.items())),
-        "events": sorted({event_line(names, event) for event in events}),
+        "events": None if events is None else sorted({event_line(names, event) for event in events}),
     }
 
 

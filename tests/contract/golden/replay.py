@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.contract.cluster import CORE, Cluster, Namespace
 from tests.contract.golden.normalise import Facets, Names, event_line, facets
-from tests.contract.http import Answer, Recorder, bearing
+from tests.contract.http import Answer, Http, Recorder, anonymous, bearing
 from tests.contract.waiting import Late, pause, until
 
 Json = Any
@@ -155,11 +155,22 @@ class Replay:
             sent = body.encode()
         elif body is not None:
             sent = self.body(body)
-        http = self.cluster.http
+        http = self._speaker(step.get("note", ""))
         kind = step.get("content_type", "application/json")
         answer = http.request(step["method"], path, sent, content_type=kind)
         self.keep(step, answer)
         return answer
+
+    def _speaker(self, note: str) -> Http:
+        """Who sent the recorded request: the administrator, a weak account, nobody, or somebody with a bad token."""
+        access = self.cluster.http.access
+        if note.startswith("anonymous"):
+            return Http(anonymous(access))
+        if note.startswith("401 bad token"):
+            return Http(bearing(access, "no-such-token"))
+        if "weak account" in note or note.startswith("403 service account"):
+            return Http(bearing(access, self.as_account("weak")))
+        return self.cluster.http
 
     def keep(self, step: Json, answer: Answer) -> None:
         """Keep an answer for the comparison."""
@@ -243,10 +254,6 @@ class Replay:
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         answer = self.cluster.http.request("POST", self.ns.path("serviceaccounts", name, "token"), request)
         return str(answer.json["status"]["token"])
-
-    def bearing(self, token: str) -> Any:
-        """This server with another token."""
-        return bearing(self.cluster.http.access, token)
 
 
 def here(value: str, scale: float) -> str:
