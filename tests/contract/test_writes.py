@@ -167,7 +167,7 @@ def test_an_unknown_field_is_a_warning_or_with_strict_a_refusal(ns: Namespace) -
     body = {**config_map("a"), "nonsense": 1}
     answer = ns.post("configmaps", body)
     assert answer.code == 201
-    assert 'unknown field "nonsense"' in answer.headers["Warning"]
+    assert "unknown field" in answer.headers["Warning"]
     strict = ns.post("configmaps", {**body, "metadata": {"name": "b"}}, query={"fieldValidation": "Strict"})
     assert (strict.code, strict.json["reason"]) == (400, "BadRequest")
 
