@@ -72,7 +72,7 @@ def test_a_cut_exec_can_be_asked_again(pods: Namespace) -> None:
     script = "i=0; while [ $i -lt 100 ]; do echo $i; i=$((i+1)); sleep 0.05; done"
     session = exec_in(pods, "p", ["sh", "-c", script])
     session.read_some(b"3\n")
-    session.socket.close()
+    session.cut()
     assert exec_in(pods, "p", ["echo", "again"]).read().stdout == "again\n"
     assert phase(pods.read("pods", "p")) == "Running"
 

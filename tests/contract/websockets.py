@@ -54,8 +54,12 @@ class Session:
                 self.close_code = int.from_bytes(data[:2], "big") if data else None
                 break
             self._keep(data)
-        self.socket.close()
+        self.cut()
         return self
+
+    def cut(self) -> None:
+        """End the connection without a word."""
+        self.socket.shutdown()
 
     def read_some(self, text: bytes) -> None:
         """Until standard output contains `text`."""
@@ -98,15 +102,13 @@ def exec_in(
     access = ns.http.access
     url = access.server.replace("http", "ws", 1) + ns.path("pods", pod, "exec")
     url += "?" + urlencode([*(("command", word) for word in command), *options.items()])
+    socket = websocket.WebSocket(sslopt={"context": access.ssl_context()})
+    socket.settimeout(timeout_s)
+    header = [f"Authorization: {access.authorization}"] if access.authorization else []
     try:
-        socket = websocket.create_connection(
-            url,
-            timeout=timeout_s,
-            subprotocols=[protocol],
-            header=[f"Authorization: {access.authorization}"] if access.authorization else [],
-            sslopt={"context": access.ssl_context()},
-        )
+        socket.connect(url, subprotocols=[protocol], header=header)
     except websocket.WebSocketBadStatusException as refusal:
+        socket.shutdown()
         body = refusal.resp_body or b""
         raise Refused(refusal.status_code, body.decode() if isinstance(body, bytes) else body) from refusal
     return Session(socket)
