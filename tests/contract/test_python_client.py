@@ -60,7 +60,8 @@ def test_its_patches_and_deletes(api: client.ApiClient, ns: Namespace) -> None:
     core = client.CoreV1Api(api)
     core.create_namespaced_config_map(ns.name, config_map("a", {"k": "1"}))
     assert core.patch_namespaced_config_map("a", ns.name, {"data": {"k": "2"}}).data == {"k": "2"}
-    assert core.delete_namespaced_config_map("a", ns.name).status == "Success"
+    core.delete_namespaced_config_map("a", ns.name)
+    assert ns.get("configmaps", "a").code == 404
 
 
 def test_its_exec(api: client.ApiClient, ns: Namespace, build: Build) -> None:
@@ -68,7 +69,7 @@ def test_its_exec(api: client.ApiClient, ns: Namespace, build: Build) -> None:
     ns.running("p")
     own = client.ApiClient(api.configuration)  # the client's stream helper swaps its request method for a while
     try:
-        answer = stream(
+        session = stream(
             client.CoreV1Api(own).connect_get_namespaced_pod_exec,
             "p",
             ns.name,
@@ -77,7 +78,11 @@ def test_its_exec(api: client.ApiClient, ns: Namespace, build: Build) -> None:
             stderr=True,
             stdin=False,
             tty=False,
+            _preload_content=False,
         )
+        session.run_forever(timeout=30)
+        answer, code = session.read_stdout(), session.returncode
+        session.sock.shutdown()  # its own close leaves the connection open once the server has closed
     finally:
         own.close()
-    assert answer == "hi\n"
+    assert (answer, code) == ("hi\n", 0)
