@@ -232,7 +232,7 @@ def _grouped(lines: Iterable[VerdictLine]) -> list[str]:
     groups: dict[tuple[Verdict, str, str | None, str | None], list[VerdictLine]] = {}
     for line in lines:
         groups.setdefault((line.verdict, line.check, line.reason_code, line.blocked_by), []).append(line)
-    ordered = sorted(groups.items(), key=lambda item: (_IMPORTANCE.index(item[0][0]), -len(item[1]), item[0][1]))
+    ordered = sorted(groups.items(), key=lambda item: (_IMPORTANCE.index(item[0][0]), -len(item[1])))
     return [_sentence(members) for _, members in ordered]
 
 

@@ -13,8 +13,8 @@ from gpuproof.cluster.port import Cluster
 from gpuproof.inventory import Inventory
 from gpuproof.manifests import Renderer
 from gpuproof.run_namespace import Cleanup, RunNamespace, clean
-from gpuproof.sweep import NotVisited, Result, SweepRequest, Timings, Visited
 from gpuproof.sweep_run import OnResult, Session, StartedJob, SweepRun, SweepSummary
+from gpuproof.visits import NotVisited, Result, SweepRequest, Timings, Visited
 
 __all__ = [
     "Cleanup",

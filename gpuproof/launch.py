@@ -57,7 +57,10 @@ class Options:
     faults: tuple[str, ...] = ()
     argv: tuple[str, ...] = ()
     folders: tuple[Path, ...] = (ACCEPTANCE,)
+    only: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
     narrowed: str | None = None
+    """How the command line cut the run down, in words; None for the whole."""
     listener: Listener | None = None
     """Called with every line of the record as it is written."""
 
@@ -147,6 +150,13 @@ def launch(options: Options) -> Launched:
         if options.resume is not None:
             recorder.append("resumed", by=list(options.argv))
         run.open()
+        _refuse_unknown_nodes(options.nodes, run)
+    except LaunchError:
+        recorder.close()
+        if options.resume is None:
+            (directory / RECORD).unlink()
+        release(cluster, simulated)
+        raise
     except ClusterError as error:
         release(cluster, simulated)
         raise LaunchError(f"{cluster.name}: {error.message}") from error
@@ -158,6 +168,14 @@ def launch(options: Options) -> Launched:
     return launched
 
 
+def _refuse_unknown_nodes(names: tuple[str, ...], run: Run) -> None:
+    known = [node.name for node in run.plan.nodes]
+    for name in names:
+        if name not in known:
+            some = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
+            raise LaunchError(f"--nodes {name}: not a node of the profile's pool: {some}")
+
+
 def read(options: Options) -> tuple[tuple[Check, ...], Profile]:
     """The checks there are and the profile that judges them; raises `LaunchError`."""
     try:
@@ -165,6 +183,9 @@ def read(options: Options) -> tuple[tuple[Check, ...], Profile]:
         profile = load_profile(options.profile, known_checks=[check.name for check in checks], today=today())
     except (CatalogueError, ProfileError) as error:
         raise LaunchError(str(error)) from error
+    for name in options.only:
+        if name not in profile.checks:
+            raise LaunchError(f"--only {name}: no such check; there are {', '.join(sorted(profile.checks))}")
     if options.image is not None:
         profile = replace(profile, pod={**profile.pod, "image": options.image})
     return checks, profile

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpuproof.evidence import failure
 from gpuproof.failure import JobFailure, Reason
-from gpuproof.pod_outcome import failure
 from workloads.contract import ContractError, Measurement, Truncated, parse
 
 

@@ -11,11 +11,8 @@ from enum import StrEnum
 
 from gpuproof.cluster import raw
 from gpuproof.cluster.raw import Raw
+from gpuproof.evidence import MEASURE, all_containers, event_count, event_text, failure, shortened, status_texts
 from gpuproof.failure import JobFailure, Reason
-
-MEASURE = "measure"
-MAX_EVIDENCE = 8
-MAX_EVIDENCE_CHARS = 1500
 
 
 class Phase(StrEnum):
@@ -77,32 +74,6 @@ _POD_REASONS = {
     "NodeShutdown": Reason.EVICTED,
     "Terminated": Reason.EVICTED,
 }
-_NEXT = {
-    Reason.IMAGE_PULL: "check the image reference, the registry and the pull secret",
-    Reason.CREATE_ERROR: "check the image, the command and the profile's [pod] patch",
-    Reason.SANDBOX_FAILED: "check the node's container runtime, runtime class and network plug-in",
-    Reason.ADMISSION_REFUSED: "check the node's device plug-in and what the kubelet has allocated",
-    Reason.OOM_KILLED: "raise the memory limit in the profile's [pod] patch, or drop it",
-    Reason.EVICTED: "look for pressure on the node and for who evicts pods there",
-    Reason.PREEMPTED: "give the run's pods a priority class or free the nodes first",
-    Reason.DEADLINE_EXCEEDED: "raise the deadline in the profile, or look why the workload is slow",
-    Reason.NODE_LOST: "look at the node's kubelet, power and network",
-    Reason.POD_DELETED: "find out who deletes the run's pods",
-    Reason.NONZERO_EXIT: "read the container's log",
-}
-
-
-def failure(reason: Reason, what: str, evidence: Sequence[str] = ()) -> JobFailure:
-    """A JobFailure whose message ends with what to do next and whose evidence is capped."""
-    hint = _NEXT.get(reason)
-    return JobFailure(reason, f"{what.rstrip('. ')}; {hint}" if hint else what, capped(evidence))
-
-
-def capped(texts: Sequence[str]) -> tuple[str, ...]:
-    """At most `MAX_EVIDENCE` texts of `MAX_EVIDENCE_CHARS` each, head and tail kept, repeats left out."""
-    unique = list(dict.fromkeys(text for text in texts if text))
-    kept = unique if len(unique) <= MAX_EVIDENCE else [*unique[: MAX_EVIDENCE - 1], unique[-1]]
-    return tuple(_shortened(text, MAX_EVIDENCE_CHARS) for text in kept)
 
 
 def classify(pod: Raw, warnings: Sequence[Raw] = ()) -> Outcome:
@@ -117,7 +88,7 @@ def classify(pod: Raw, warnings: Sequence[Raw] = ()) -> Outcome:
     phase = _phase(pod, measure)
     found = _disruption(pod, evidence)
     if found is None and phase is not Phase.RUNNING:
-        containers = (_not_starting(container, warnings, evidence) for container in _all_containers(pod))
+        containers = (_not_starting(container, warnings, evidence) for container in all_containers(pod))
         found = next((entry for entry in containers if entry is not None), None)
     if found is None and phase is Phase.STARTING:
         found = _sandbox(warnings, evidence)
@@ -139,55 +110,12 @@ def scheduling_message(pod: Raw) -> str:
     return raw.text(condition, "message") if raw.text(condition, "status") == "False" else ""
 
 
-def status_texts(pod: Raw) -> list[str]:
-    """What a pod's status says, one line for the pod and one for each container that is not simply running."""
-    status = raw.mapping(pod, "status")
-    if not status:
-        return []
-    line = " ".join(raw.text(status, key) for key in ("phase", "reason", "message") if raw.text(status, key))
-    texts = [f"pod: {line}"] if line else []
-    for kind in ("PodScheduled", "DisruptionTarget"):
-        entry = raw.condition(pod, kind)
-        if raw.text(entry, "reason"):
-            said = f"{raw.text(entry, 'status')} {raw.text(entry, 'reason')} {raw.text(entry, 'message')}"
-            texts.append(f"condition {kind}={said.strip()}")
-    for container in _all_containers(pod):
-        for state in ("waiting", "terminated"):
-            seen = raw.mapping(container, "state", state)
-            if seen:
-                parts = [
-                    f"{key}={raw.text(seen, key)}" for key in ("reason", "exitCode", "message") if raw.text(seen, key)
-                ]
-                texts.append(f"container {raw.text(container, 'name')}: {state} {' '.join(parts)}".rstrip())
-    return texts
-
-
-def event_text(event: Raw) -> str:
-    """An event in one line: reason, how often, message."""
-    count = event_count(event)
-    times = f" (x{count})" if count > 1 else ""
-    return f"event {raw.text(event, 'reason')}{times}: {raw.text(event, 'message')}"
-
-
-def event_count(event: Raw) -> int:
-    """How often an event was seen: `count`, or `series.count` of newer reporters; at least 1."""
-    return max(raw.whole(event, "count") or 1, raw.whole(event, "series", "count") or 1)
-
-
 def _container(pod: Raw, name: str) -> Raw:
     # Statuses are sorted by name and not by the spec's order: never index by position.
     for status in raw.objects(pod, "status", "containerStatuses"):
         if raw.text(status, "name") == name:
             return status
     return {}
-
-
-def _all_containers(pod: Raw) -> list[Raw]:
-    """In the order of what to blame: containers that come before, measure, the others."""
-    own = sorted(
-        raw.objects(pod, "status", "containerStatuses"), key=lambda status: raw.text(status, "name") != MEASURE
-    )
-    return raw.objects(pod, "status", "initContainerStatuses") + own
 
 
 def _phase(pod: Raw, measure: Raw) -> Phase:
@@ -208,7 +136,7 @@ def _ended(pod: Raw, ended: Raw, evidence: Sequence[str]) -> Outcome:
     if reason == "OOMKilled":
         return failure(Reason.OOM_KILLED, f"measure was killed for lack of memory (exit code {code})", evidence)
     if reason in _CREATE_ERRORS:
-        return failure(Reason.CREATE_ERROR, f"measure could not be started: {reason}: {_shortened(message)}", evidence)
+        return failure(Reason.CREATE_ERROR, f"measure could not be started: {reason}: {shortened(message)}", evidence)
     if code == 0 and message:
         return HasMessage(message)
     disrupted = _disruption(pod, evidence)
@@ -220,7 +148,7 @@ def _ended(pod: Raw, ended: Raw, evidence: Sequence[str]) -> Outcome:
         return failure(Reason.NODE_LOST, "the kubelet lost track of the container", evidence)
     if raw.text(pod, "metadata", "deletionTimestamp"):
         return failure(Reason.POD_DELETED, f"the pod was deleted while it measured (exit code {code})", evidence)
-    said = f": {_shortened(message)}" if message else ""
+    said = f": {shortened(message)}" if message else ""
     return failure(Reason.NONZERO_EXIT, f"measure could not measure, exit code {code}{said}", evidence)
 
 
@@ -229,19 +157,19 @@ def _terminal(pod: Raw, evidence: Sequence[str]) -> JobFailure:
     if disrupted is not None:
         return disrupted
     reason, message = raw.text(pod, "status", "reason"), raw.text(pod, "status", "message")
-    for container in _all_containers(pod):
+    for container in all_containers(pod):
         ended = raw.mapping(container, "state", "terminated")
         name, code = raw.text(container, "name"), raw.whole(ended, "exitCode")
         if raw.text(ended, "reason") == "OOMKilled":
             return failure(Reason.OOM_KILLED, f"{name} was killed for lack of memory (exit code {code})", evidence)
         if raw.text(ended, "reason") in _CREATE_ERRORS:
-            said = _shortened(raw.text(ended, "message"))
+            said = shortened(raw.text(ended, "message"))
             return failure(Reason.CREATE_ERROR, f"{name} could not be started: {said}", evidence)
         if ended and code:
             return failure(Reason.NONZERO_EXIT, f"{name} ended with exit code {code} before measure did", evidence)
     if reason:
         # No containerStatuses and no conditions: the kubelet refused the pod and will not try again.
-        text = f"the kubelet refused the pod: {reason}: {_shortened(message)}"
+        text = f"the kubelet refused the pod: {reason}: {shortened(message)}"
         return failure(Reason.ADMISSION_REFUSED, text, evidence)
     return failure(Reason.NO_MEASUREMENT, "the pod ended and its status tells of no container named measure", evidence)
 
@@ -252,9 +180,9 @@ def _disruption(pod: Raw, evidence: Sequence[str]) -> JobFailure | None:
     if raw.text(target, "status") == "True":
         why = _POD_REASONS.get(reason) or _DISRUPTIONS.get(raw.text(target, "reason"), Reason.EVICTED)
         said = raw.text(target, "message") or message or raw.text(target, "reason")
-        return failure(why, f"the pod was disrupted ({raw.text(target, 'reason')}): {_shortened(said)}", evidence)
+        return failure(why, f"the pod was disrupted ({raw.text(target, 'reason')}): {shortened(said)}", evidence)
     if reason in _POD_REASONS:
-        return failure(_POD_REASONS[reason], f"the pod was ended: {reason}: {_shortened(message)}", evidence)
+        return failure(_POD_REASONS[reason], f"the pod was ended: {reason}: {shortened(message)}", evidence)
     return None
 
 
@@ -267,9 +195,9 @@ def _not_starting(container: Raw, warnings: Sequence[Raw], evidence: Sequence[st
         if not cause or _may_pass(cause):
             return None
         image = raw.text(container, "image")
-        return failure(Reason.IMAGE_PULL, f"{name}: {reason} for {image}: {_shortened(cause)}", evidence)
+        return failure(Reason.IMAGE_PULL, f"{name}: {reason} for {image}: {shortened(cause)}", evidence)
     if reason in _CREATE_ERRORS and not _may_pass(message):
-        return failure(Reason.CREATE_ERROR, f"{name}: {reason}: {_shortened(message)}", evidence)
+        return failure(Reason.CREATE_ERROR, f"{name}: {reason}: {shortened(message)}", evidence)
     ended = raw.mapping(container, "state", "terminated")
     is_init = raw.text(ended, "reason") and name not in (MEASURE, "hold")
     if is_init and raw.whole(ended, "exitCode"):
@@ -303,12 +231,12 @@ def _sandbox(warnings: Sequence[Raw], evidence: Sequence[str]) -> JobFailure | N
     message = raw.text(failed[-1], "message")
     hopeless = "no runtime for" in message or "RuntimeHandler" in message
     if hopeless or sum(event_count(event) for event in failed) > 1:
-        return failure(Reason.SANDBOX_FAILED, f"the pod's sandbox cannot be made: {_shortened(message)}", evidence)
+        return failure(Reason.SANDBOX_FAILED, f"the pod's sandbox cannot be made: {shortened(message)}", evidence)
     return None
 
 
 def _trouble(pod: Raw, warnings: Sequence[Raw]) -> str:
-    for container in _all_containers(pod):
+    for container in all_containers(pod):
         waiting = raw.mapping(container, "state", "waiting")
         if raw.text(waiting, "message"):
             return f"{raw.text(waiting, 'reason')}: {raw.text(waiting, 'message')}"
@@ -318,10 +246,3 @@ def _trouble(pod: Raw, warnings: Sequence[Raw]) -> str:
     if warnings:
         return f"{raw.text(warnings[-1], 'reason')}: {raw.text(warnings[-1], 'message')}"
     return scheduling_message(pod)
-
-
-def _shortened(text: str, limit: int = 400) -> str:
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]} … {text[-half:]}"

@@ -73,7 +73,7 @@ class Profile:
 
     def limit_block(self, limit: Limit, today: dt.date) -> str | None:
         """Return why this limit makes ACCEPTED impossible today; None if it does not."""
-        if not (limit.decisive and self.required(limit.check)):
+        if not limit.decisive:
             return None
         why = provenance_block(limit.provenance, today)
         return None if why is None else f"{limit.id} ({limit.source_file}, {limit.key}) is {why}"
@@ -104,18 +104,18 @@ def load_profile(path: Path, *, known_checks: Collection[str], today: dt.date) -
         refuse_duplicates(file.limit, source)
         for index, limit in enumerate(file.limit):
             _refuse_missing_evidence(source, index, limit)
-    top = chain[-1][0]
+    top, top_file = chain[-1]
     cluster = merge_cluster(chain, top)
     checks, origins = merge_checks(chain, top, known_checks)
     limits = merge_limits(chain, cluster, checks, origins)
     refuse_undecided_checks(top, checks, limits)
     refuse_unheld_extras(chain, cluster, limits)
     return Profile(
-        name=chain[-1][1].profile,
+        name=top_file.profile,
         path=path,
         files=tuple(source.path for source, _ in chain),
         sha256=hashlib.sha256(b"".join(source.text.encode() for source, _ in chain)).hexdigest(),
-        schema=chain[-1][1].schema_,
+        schema=top_file.schema_,
         cluster=cluster,
         scope=merge_scope(chain, top),
         pod=merge_pod(chain, top),

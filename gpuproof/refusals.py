@@ -5,12 +5,14 @@ Pure. It must not know nodes' state or measurements.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from gpuproof.cluster import raw
 from gpuproof.cluster.raw import Raw
+from gpuproof.evidence import capped, event_text, failure, status_texts
 from gpuproof.failure import JobFailure, Reason
-from gpuproof.pod_outcome import Phase, capped, event_text, failure, status_texts
+from gpuproof.pod_outcome import Phase
 
 _MAX_WARNINGS = 20
 _TRANSIENT = (
@@ -67,17 +69,28 @@ class Warnings:
         return [raw.text(event, "message") for event in self.of(job) if raw.text(event, "reason") == "FailedCreate"]
 
 
-def not_placed(node: str, scheduler_said: str, limit_s: float, evidence: Sequence[str]) -> JobFailure:
-    """A pod that the scheduler did not place on the node by the deadline, although the node should fit."""
+def not_placed(node: str, scheduler_said: str, limit_s: float, evidence: Sequence[str], held: int) -> JobFailure:
+    """A pod that the scheduler did not place on the node by the deadline, although the node should fit.
+
+    `held` is the number of nodes that pods of the same Job hold: the scheduler counts these as insufficient, too.
+    """
     what = f"no pod could be placed on node {node} within {limit_s:g} s"
     if not scheduler_said:
         said = f"{what}, and the scheduler says nothing; look at the scheduler"
         return JobFailure(Reason.UNSCHEDULABLE, said, tuple(evidence))
-    if "Insufficient" in scheduler_said:
+    if _held_by_others(scheduler_said, held):
         said = f"{what}: {scheduler_said}; others hold its GPUs or memory: drain it or take it out of the scope"
         return JobFailure(Reason.NODE_BUSY, said, tuple(evidence))
     said = f"{what}: {scheduler_said}; check labels, taints and the profile's [pod]"
     return JobFailure(Reason.UNSCHEDULABLE, said, tuple(evidence))
+
+
+def _held_by_others(scheduler_said: str, held: int) -> bool:
+    """Whether more nodes lack resources than our own pods account for; what preemption would help is another matter."""
+    counts = scheduler_said.partition("preemption:")[0]
+    short = max(map(int, re.findall(r"(\d+) Insufficient", counts)), default=0)
+    kept_apart = sum(map(int, re.findall(r"(\d+) node\(s\) didn't match pod anti-affinity rules", counts)))
+    return short > max(0, held - kept_apart)
 
 
 def overdue(pod: Raw, warnings: Sequence[Raw], phase: Phase, limit_s: float, trouble: str) -> JobFailure:

@@ -9,7 +9,7 @@ import datetime as dt
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuproof import __version__, describe
 from gpuproof.catalogue import Check
@@ -60,6 +60,7 @@ class Run:
         self.record = recorder
         self.stop = threading.Event()
         self.judged: dict[tuple[str, str], VerdictLine] = dict(setting.earlier)
+        self._held: dict[tuple[str, str], Judgement] = {}
         self.decision: Decision | None = None
         self._began = time.monotonic()
         self._late = False
@@ -254,8 +255,15 @@ class Run:
     # -- judging -------------------------------------------------------------------------------------------------------
 
     def judge(self, check: str, subject: str, answers: Sequence[Answer], began: float) -> Judgement:
-        """Hold the answers against the profile and write the verdict down."""
+        """Hold the answers against the profile and write the verdict down; a second verdict is never a better one."""
         judgement = conclude(check, subject, answers, self.setting.profile.limits_for(check), self._context(check))
+        if (check, subject) in self._held:
+            text = f"{check} held answers for {subject} twice; a check holds once, with everything it has"
+            worse = max(judgement, self._held[check, subject], key=lambda j: j.verdict is Verdict.FAIL)
+            judgement = replace(worse, reasons=(*worse.reasons, text))
+            if judgement.verdict is not Verdict.FAIL:
+                judgement = replace(judgement, verdict=Verdict.ERROR, reason_code=str(Reason.HARNESS_ERROR))
+        self._held[check, subject] = judgement
         self.settle(check, subject, judgement, time.monotonic() - began)
         return judgement
 

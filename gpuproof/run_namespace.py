@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gpuproof.cluster import raw
-from gpuproof.cluster.port import NAMESPACES, Cluster, ClusterError
+from gpuproof.cluster.port import NAMESPACES, PODS, Cluster, ClusterError
 from gpuproof.manifests import MANAGED_BY, RUN_LABEL
 
 _TELLING = (
@@ -25,10 +25,15 @@ _TELLING = (
 )
 """Conditions that say what holds a namespace that does not go away."""
 
+STUCK_AFTER_S = 12.0
+"""Longer than a pod's grace and Kubernetes' own first pause before it empties a namespace (5 s each)."""
+
+MAX_FORCED = 20
+
 
 @dataclass(frozen=True)
 class Cleanup:
-    """What deleting a namespace came to. `left` says in Kubernetes' words what is still there and why."""
+    """What deleting a namespace came to. `left` says what is still there and why, and what was removed by force."""
 
     namespace: str
     deleted: bool
@@ -53,16 +58,39 @@ class RunNamespace:
         return delete_namespace(self._cluster, self.name, deadline_s)
 
 
-def delete_namespace(cluster: Cluster, name: str, deadline_s: float) -> Cleanup:
-    """Delete a namespace and wait for its end by one watch, however long that takes."""
+def delete_namespace(
+    cluster: Cluster, name: str, deadline_s: float, *, stuck_after_s: float = STUCK_AFTER_S
+) -> Cleanup:
+    """Delete a namespace and wait for its end by one watch, however long that takes.
+
+    Pods whose kubelet does not confirm their end (a frozen or lost node) would hold it for ever: those still there
+    after `stuck_after_s` are removed by force, and named in `left`, for a container may run on where nobody answers.
+    """
     started = time.monotonic()
+    forced: tuple[str, ...] = ()
     try:
         answer = cluster.delete(NAMESPACES, name)
-        gone = not answer or _wait_until_gone(cluster, name, answer, deadline_s)
+        gone = not answer or _wait_until_gone(cluster, name, answer, min(stuck_after_s, deadline_s))
+        if not gone and stuck_after_s < deadline_s:
+            forced = _force(cluster, name)
+            answer = cluster.delete(NAMESPACES, name)
+            gone = not answer or _wait_until_gone(cluster, name, answer, deadline_s - stuck_after_s)
         left = () if gone else _what_is_left(cluster, name, deadline_s)
     except ClusterError as error:
-        return Cleanup(name, False, time.monotonic() - started, (error.message,))
-    return Cleanup(name, gone or left is None, time.monotonic() - started, left or ())
+        return Cleanup(name, False, time.monotonic() - started, (*forced, error.message))
+    return Cleanup(name, gone or left is None, time.monotonic() - started, (*forced, *(left or ())))
+
+
+def _force(cluster: Cluster, namespace: str) -> tuple[str, ...]:
+    """Remove the objects of terminating pods at once; a sentence for each, for the first `MAX_FORCED`."""
+    pods = cluster.list_objects(PODS, namespace=namespace).items
+    stuck = [pod for pod in pods if raw.text(pod, "metadata", "deletionTimestamp")]
+    said = []
+    for pod in stuck[:MAX_FORCED]:
+        name, node = raw.text(pod, "metadata", "name"), raw.text(pod, "spec", "nodeName") or "no node"
+        cluster.delete(PODS, name, namespace=namespace, grace_s=0)
+        said.append(f"pod {name} on {node} was removed by force: its kubelet did not confirm its end")
+    return tuple(said)
 
 
 def leftovers(cluster: Cluster, run_id: str | None = None) -> tuple[str, ...]:

@@ -132,11 +132,11 @@ def _differs(expected: Expectation, key: Key, row: Row) -> str | None:
     return None
 
 
-def run_once(fault_id: str | None, out: Path, profile: Path = THRESHOLDS / "simulated.toml") -> Reached:
-    """Run the suite on a fresh simulated cluster with one fault, as a user would; everything it came to."""
+def run_once(faults: Sequence[str], out: Path, profile: Path = THRESHOLDS / "simulated.toml") -> Reached:
+    """Run the suite on a fresh simulated cluster with these faults, as a user would; everything it came to."""
     command = [sys.executable, "-c", "from gpuproof.cli import main; main()", "run", "--cluster", "sim"]
     command += ["--profile", str(profile), "--out", str(out)]
-    command += ["--sim-fault", fault_id] if fault_id else []
+    command += [word for fault in faults for word in ("--sim-fault", fault)]
     done = subprocess.run(command, capture_output=True, timeout=RUN_WITHIN_S, check=False, stdin=subprocess.DEVNULL)
     output = (done.stdout + done.stderr).decode(errors="replace")
     try:
@@ -171,13 +171,13 @@ def selftest(only: Sequence[str], jobs: int) -> int:
     bad = 0
     matrix: list[tuple[Fault | None, Reached, list[str]]] = []
     with tempfile.TemporaryDirectory(prefix="gpuproof-selftest-") as folder, ThreadPoolExecutor(jobs) as pool:
-        runs = [(fault, pool.submit(run_once, _id(fault), Path(folder, _id(fault) or CLEAN))) for fault in chosen]
+        runs = [(fault, pool.submit(run_once, _ids(fault), Path(folder, _name(fault)))) for fault in chosen]
         for fault, running in runs:
             reached = running.result()
             wrong = complaints(fault, reached)
             matrix.append((fault, reached, wrong))
             bad += bool(wrong)
-            console.print(Text(f"{'ok  ' if not wrong else 'BAD '} {_id(fault) or CLEAN}: {reached.outcome}"))
+            console.print(Text(f"{'ok  ' if not wrong else 'BAD '} {_name(fault)}: {reached.outcome}"))
             for text in wrong:
                 console.print(Text(f"       {text}"))
     console.print(_matrix(matrix))
@@ -185,8 +185,12 @@ def selftest(only: Sequence[str], jobs: int) -> int:
     return 1 if bad else 0
 
 
-def _id(fault: Fault | None) -> str | None:
-    return fault.id if fault else None
+def _name(fault: Fault | None) -> str:
+    return fault.id if fault else CLEAN
+
+
+def _ids(fault: Fault | None) -> list[str]:
+    return [fault.id] if fault else []
 
 
 def _matrix(runs: Sequence[tuple[Fault | None, Reached, list[str]]]) -> Table:
@@ -196,7 +200,7 @@ def _matrix(runs: Sequence[tuple[Fault | None, Reached, list[str]]]) -> Table:
     for fault, reached, wrong in runs:
         cells = [_cell(reached, check) for check in checks]
         mechanism = fault.mechanism if fault else ""
-        table.add_row(_id(fault) or CLEAN, mechanism, reached.outcome, *cells, "no" if wrong else "yes")
+        table.add_row(_name(fault), mechanism, reached.outcome, *cells, "no" if wrong else "yes")
     return table
 
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from gpuproof import plugin
 from gpuproof.catalogue import ACCEPTANCE
 from gpuproof.decision import exit_code
-from gpuproof.launch import RECORD, Launched, Listener
+from gpuproof.launch import RECORD, Launched
 from gpuproof.record import read_record
 from gpuproof.report import RunView
 from gpuproof.report.terminal import Progress, print_summary
@@ -27,32 +27,36 @@ USAGE, UNDECIDED = 2, 3
 class _Bridge:
     """Hands the record's lines to the live view, and keeps the run for afterwards."""
 
-    def __init__(self, listener: Listener, argv: Sequence[str]) -> None:
-        self._listener = listener
+    def __init__(self, progress: Progress, argv: Sequence[str]) -> None:
+        self._progress = progress
         self._argv = tuple(argv)
         self.launched: Launched | None = None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
         """Before the plugin launches anything."""
-        config.stash[plugin.LISTENER] = self._listener
+        config.stash[plugin.LISTENER] = self._progress.take
         config.stash[plugin.ARGV] = self._argv
 
     def pytest_collection(self, session: pytest.Session) -> None:
         """After it has launched."""
         self.launched = session.config.stash.get(plugin.LAUNCHED, None)
+        if self.launched is not None:
+            self._progress.ends_within(self.launched.run.setting.profile.deadlines.run_s)
 
 
 def run_suite(arguments: Sequence[str], private: Sequence[Path], argv: Sequence[str]) -> int:
     """Run the checks; the exit code of the decision, 2 where no run could start."""
     console = Console()
     with Progress(console) as progress:
-        bridge = _Bridge(progress.take, argv)
+        bridge = _Bridge(progress, argv)
         with _only_own_plugins():
             code = pytest.main(_command(arguments, private), plugins=[bridge])
     launched = bridge.launched
+    if code == pytest.ExitCode.USAGE_ERROR:
+        return USAGE
     if launched is None or launched.run.decision is None:
-        return USAGE if code == pytest.ExitCode.USAGE_ERROR else UNDECIDED
+        return UNDECIDED
     view = RunView.from_record(read_record(launched.directory / RECORD))
     print_summary(console, view, launched.reports.html if launched.reports else None)
     return exit_code(launched.run.decision.outcome)

@@ -5,22 +5,22 @@ Pure: it is fed watch events and the time, and hands out results. It must not kn
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from gpuproof import refusals
 from gpuproof.cluster import raw
 from gpuproof.cluster.port import WatchEvent
 from gpuproof.cluster.raw import Raw
+from gpuproof.evidence import capped, event_text, status_texts
 from gpuproof.expectation import Deadlines
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.manifests import JOB_LABEL
 from gpuproof.measured import Expected, read_message
 from gpuproof.node_board import NodeBoard
-from gpuproof.pod_outcome import HasMessage, OnTheWay, Phase, capped, classify, deleted, event_text
+from gpuproof.pod_outcome import HasMessage, OnTheWay, Phase, classify, deleted
 from gpuproof.refusals import Warnings
-from workloads.contract import Measurement
+from gpuproof.visits import NotVisited, Result, SweepRequest, Timings, Visited
 
 MAX_ROUNDS = 4
 """The first Job and its follow-ups: a node that swallows every pod costs one more, not one more a pod."""
@@ -29,56 +29,6 @@ SETTLE_S = 1.0
 """Pods and events come by separate watches: a refusal counts for the rest when no pod came up for this long."""
 
 _INDEX = "batch.kubernetes.io/job-completion-index"
-
-
-@dataclass(frozen=True)
-class SweepRequest:
-    """One workload, once on each of `candidates` (names of expected nodes in scope).
-
-    `excluded` are nodes of the pool that must not be touched; nodes of the pool that are no candidates are not either.
-    Of the deadlines, `scheduling_s` counts from the last sign of progress: a large sweep is placed over a while.
-    """
-
-    check: str
-    workload: str
-    params: Mapping[str, Any]
-    candidates: tuple[str, ...]
-    gpus_per_pod: int
-    deadlines: Deadlines
-    world_size: int = 1
-    excluded: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Timings:
-    """Seconds since the Job of this pod was created, as the harness saw them."""
-
-    scheduled_s: float
-    started_s: float
-    measured_s: float
-
-
-@dataclass(frozen=True)
-class Visited:
-    """A node whose pod measured. `index` is the completion index within its Job, -1 if the pod does not say."""
-
-    node: str
-    pod: str
-    index: int
-    measurement: Measurement
-    timings: Timings
-
-
-@dataclass(frozen=True)
-class NotVisited:
-    """A node without a measurement that counts, and why. `pod` is None where no pod of ours was on it."""
-
-    node: str
-    pod: str | None
-    failure: JobFailure
-
-
-Result = Visited | NotVisited
 
 
 @dataclass
@@ -178,7 +128,9 @@ class SweepState:
     def tick(self, now: float) -> None:
         """Let time pass: lost nodes, deadlines, obstacles, refusals."""
         for pod in [pod for pod in self._pods.values() if not pod.final and pod.node]:
-            found = self._board.lost(pod.node, now) or self._overdue(pod, now)
+            lost = self._board.lost(pod.node, now)
+            found = replace(lost, evidence=capped([*lost.evidence, *status_texts(pod.raw)])) if lost else None
+            found = found or self._overdue(pod, now)
             if found is not None:
                 self._fail(pod, found)
         self._placeable(now)
@@ -297,7 +249,11 @@ class SweepState:
             return self._warnings.no_pods(self._job, limit_s)
         texts = [event_text(event) for pod in unbound[:3] for event in self._warnings.of(pod.name)]
         said = next((pod.trouble for pod in unbound if pod.trouble), "")
-        return refusals.not_placed(node, said, limit_s, capped([said, *texts]))
+        return refusals.not_placed(node, said, limit_s, capped([said, *texts]), self._held())
+
+    def _held(self) -> int:
+        pods = (pod for pod in self._pods.values() if pod.job == self._job and pod.node)
+        return sum(raw.text(pod.raw, "status", "phase") not in ("Failed", "Succeeded") for pod in pods)
 
 
 def _limit_s(deadlines: Deadlines, phase: Phase) -> float:

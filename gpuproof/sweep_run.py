@@ -18,7 +18,8 @@ from gpuproof.failure import JobFailure, Reason
 from gpuproof.inventory import Inventory
 from gpuproof.manifests import MEASURE, SWEEP_LABEL, Renderer, SweepJob, shorter_selection
 from gpuproof.node_board import NodeBoard
-from gpuproof.sweep import MAX_ROUNDS, NotVisited, Result, SweepRequest, SweepState, Visited
+from gpuproof.sweep import MAX_ROUNDS, SweepState
+from gpuproof.visits import NotVisited, Result, SweepRequest, Visited
 
 MAX_LOGS = 3
 _TICK_S = 0.2

@@ -117,7 +117,7 @@ def judge(check: str, subject: str, measurement: Measurement, limits: Sequence[L
 def judge_failure(failure: JobFailure) -> Judgement:
     """Return the verdict that a job without a measurement deserves; never PASS."""
     return Judgement(
-        FAILURE_VERDICTS.get(failure.reason, Verdict.ERROR),
+        FAILURE_VERDICTS[failure.reason],
         reasons=(failure.message or f"no measurement: {failure.reason}",),
         reason_code=str(failure.reason),
     )

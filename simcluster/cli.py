@@ -115,6 +115,9 @@ def _inside(handed: boot.Inside, options: argparse.Namespace, topology: Topology
         _announce(access, directory, handed.parent_pid)
         await _until_told(handed.parent, with_stdin=options.exit_with_stdin)
         await _stop(cluster)
+        logging.shutdown()
+        # This is the first process of its pid namespace: the kernel ends whatever is left, and nothing needs to wait.
+        os._exit(0)
 
     try:
         _run(serve())

@@ -56,6 +56,7 @@ class Cluster:
         self.api = ApiServer(registry=self.registry, tokens=self.tokens, hooks=self.faults.hooks())
         self.kubelets: dict[str, NodeKubelet] = {}
         self._scratch = scratch
+        self._root_ca = ""
         self._runtime = Runtime()
         self._controllers = ControllerManager(self.api.client, timing)
         self._hosts = HostsFiles(self.api.client)
@@ -64,7 +65,7 @@ class Cluster:
         """Start everything; `directory` gets the kubeconfig. The sockets are bound loopback sockets."""
         access = await self._serve(directory, tls, plain)
         await self._start_runtime()
-        await self._controllers.start()
+        await self._controllers.start(root_ca=self._root_ca)
         await self._hosts.start()
         self._make_nodes()
         self.faults.prepare(self)
@@ -82,6 +83,7 @@ class Cluster:
 
     async def _serve(self, directory: Path, tls: socket.socket, plain: socket.socket | None) -> Access:
         certificates = make_certificates(GATEWAY)
+        self._root_ca = certificates.ca.decode()
         token = self.tokens.issue_admin()
         server = f"https://127.0.0.1:{tls.getsockname()[1]}"
         context = certificates.server_context(self._scratch)

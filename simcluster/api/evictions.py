@@ -53,10 +53,9 @@ class Evictions:
         }
 
         def change(pod: Object) -> Object:
-            status = pod.setdefault("status", {})
+            status = pod.get("status") or {}
             others = [c for c in status.get("conditions") or [] if c["type"] != "DisruptionTarget"]
-            status["conditions"] = [*others, condition]
-            return pod
+            return {**pod, "status": {**status, "conditions": [*others, condition]}}
 
         self._resources.modify(pods, name, namespace, change, subresource="status")
 
@@ -81,9 +80,9 @@ class Evictions:
     def _spend(self, kind: Kind, budget: Object, pod: str) -> None:
         def change(obj: Object) -> Object:
             status = obj["status"]
-            status["disruptionsAllowed"] -= 1
-            status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod: timestamp()}
-            return obj
+            spent = {"disruptionsAllowed": status["disruptionsAllowed"] - 1}
+            spent["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod: timestamp()}
+            return {**obj, "status": {**status, **spent}}
 
         metadata = budget["metadata"]
         self._resources.modify(kind, metadata["name"], metadata["namespace"], change, subresource="status")
@@ -92,8 +91,7 @@ class Evictions:
 def _check(budget: Object) -> None:
     name, status = budget["metadata"]["name"], budget.get("status") or {}
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
-        text = f"The disruption budget {name} is still being processed by the server."
-        raise _refused(text)
+        raise _refused(f"The disruption budget {name} is still being processed by the server.", retry_after_s=10)
     if status.get("disruptionsAllowed", 0) > 0:
         return
     for condition in status.get("conditions") or []:
@@ -106,7 +104,9 @@ def _check(budget: Object) -> None:
     raise _refused(f"The disruption budget {name} needs {needs} healthy pods and has {has} currently")
 
 
-def _refused(text: str) -> ApiError:
+def _refused(text: str, *, retry_after_s: int | None = None) -> ApiError:
     message = "Cannot evict pod as it would violate the pod's disruption budget."
-    causes = [{"reason": "DisruptionBudget", "message": text}]
-    return ApiError(429, "TooManyRequests", message, {"causes": causes})
+    details: Object = {"causes": [{"reason": "DisruptionBudget", "message": text}]}
+    if retry_after_s is not None:
+        details["retryAfterSeconds"] = retry_after_s
+    return ApiError(429, "TooManyRequests", message, details)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -35,22 +36,22 @@ class Kind:
     schema: str = field(default="", compare=False)
     list_kind: str = ""
 
-    @property
+    @cached_property
     def api_version(self) -> str:
         """What stands in an object's apiVersion."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The resource with its group, "jobs.batch", as messages and the in-process client spell it."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
-    @property
+    @cached_property
     def collection(self) -> str:
         """Key of the collection that stores the objects."""
         return self.storage or self.name
 
-    @property
+    @cached_property
     def has_status(self) -> bool:
         """Whether the status is written through a subresource of its own."""
         return "status" in self.subresources

@@ -6,10 +6,12 @@ Owns the rules of metadata that hold for every kind. It must not know where obje
 from __future__ import annotations
 
 import secrets
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from simcluster.api import errors
@@ -26,7 +28,12 @@ _LONGEST_PREFIX = 58
 
 def timestamp(at: datetime | None = None) -> str:
     """RFC 3339 in UTC with whole seconds, as metadata and conditions carry it."""
-    return (at or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _text(int(time.time() if at is None else at.timestamp()))
+
+
+@lru_cache(maxsize=64)
+def _text(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_timestamp(text: str) -> datetime:

@@ -15,9 +15,9 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 
 
 @lru_cache(maxsize=8192)
-def parse(text: str) -> Decimal:
-    """The number a quantity stands for. Raises ValueError for what is none."""
-    found = _PARTS.match(text)
+def parse(text: str | float) -> Decimal:
+    """The number a quantity stands for; a bare number is one too. Raises ValueError for what is none."""
+    found = _PARTS.match(str(text))
     if found is None:
         raise ValueError(f"not a quantity: {text!r}")
     number = Decimal(found[1])

@@ -5,9 +5,8 @@ Owns the order of defaulting, admission, validation and storage. It must not kno
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from simcluster.api import defaults, errors, metadata
@@ -130,8 +129,9 @@ class Resources:
             for hook in self.hooks:
                 obj = hook(request.kind.name, request.operation, obj)
         for step in self.admission:
-            changed = Request(request.kind, request.operation, obj, request.old, request.subresource, request.options)
-            obj = step(changed)
+            if obj is not request.obj:
+                request = replace(request, obj=obj)
+            obj = step(request)
         return obj
 
     def update(
@@ -196,9 +196,12 @@ class Resources:
         subresource: str = "",
         options: WriteOptions = DEFAULT,
     ) -> Entry:
-        """Read, change, write: what every patch is. `change` gets a copy of its own. Raises ApiError like update."""
+        """Read, change, write: what every patch is. Raises ApiError like update.
+
+        `change` gets the stored object itself: it makes a changed one and leaves that as it is.
+        """
         old = self.find(kind, name, namespace)
-        patched = change(copy.deepcopy(old.obj))
+        patched = change(old.obj)
         patched.setdefault("metadata", {}).setdefault("name", name)
         if patched["metadata"]["name"] != name:
             raise errors.bad_request(

@@ -34,7 +34,7 @@ from simcluster.api.wire.reads import Reads
 from simcluster.api.wire.subresources import Subresources
 from simcluster.api.wire.writes import Writes
 
-HISTORY = 20_000
+HISTORY = 10_000
 """Changes remembered for each kind; an older watch is answered 410."""
 
 

@@ -49,6 +49,10 @@ class Entry:
             line = self._lines[event] = b'{"type":"' + event.encode() + b'","object":' + self.raw + b"}\n"
         return line
 
+    def retire(self) -> None:
+        """Keep no watch lines of a state that history still knows but hardly anybody will ask for."""
+        self._lines = None
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -137,6 +141,8 @@ class Collection:
         if len(self._history) == self._history.maxlen:
             self.oldest = self._history[0].rv
         self._history.append(change)
+        if change.old is not None:
+            change.old.retire()
         self._watchers.tell(change)
 
     def forget_history(self) -> None:
@@ -222,7 +228,7 @@ def _key(entry: Entry) -> Key:
 class Store:
     """All collections under one revision counter."""
 
-    def __init__(self, history: int = 20_000) -> None:
+    def __init__(self, history: int = 10_000) -> None:
         self.revision = Revision()
         self._history = history
         self._collections: dict[str, Collection] = {}

@@ -39,12 +39,13 @@ class Controller(Protocol):
 
 
 class ControllerManager:
-    """The controllers, scheduler included, of one simulated cluster; `root_ca` is what pods get to trust the API by."""
+    """The controllers, scheduler included, of one simulated cluster."""
 
-    def __init__(self, client: Client, timing: Timing, root_ca: str = "") -> None:
+    def __init__(self, client: Client, timing: Timing) -> None:
         self._informers = Informers(client)
         self._recorder = EventRecorder(client)
         informers, recorder = self._informers, self._recorder
+        self._accounts = ServiceAccounts(client, timing, informers)
         self._controllers: list[Controller] = [
             JobController(client, timing, informers, recorder),
             Scheduler(client, timing, informers, recorder),
@@ -54,7 +55,7 @@ class ControllerManager:
             PodGarbageCollector(client, timing, informers),
             NodeLifecycle(client, timing, informers, recorder),
             TaintEviction(client, timing, informers, recorder),
-            ServiceAccounts(client, timing, informers, root_ca),
+            self._accounts,
             EndpointsController(client, timing, informers),
             DisruptionController(client, timing, informers, recorder),
             DaemonSetController(client, timing, informers, recorder),
@@ -64,8 +65,12 @@ class ControllerManager:
             QuotaController(client, timing, informers),
         ]
 
-    async def start(self) -> None:
-        """Fill the caches, then start every controller. Raises ApiError where a first list fails."""
+    async def start(self, root_ca: str = "") -> None:
+        """Fill the caches, then start every controller. Raises ApiError where a first list fails.
+
+        `root_ca` is the PEM text by which pods trust the API, in every namespace's kube-root-ca.crt.
+        """
+        self._accounts.root_ca = root_ca
         self._recorder.start()
         await self._informers.start()
         for controller in self._controllers:

@@ -18,9 +18,9 @@ ROOT_CA = "kube-root-ca.crt"
 class ServiceAccounts:
     """`root_ca` is the PEM text of the certificate that signs the API server's."""
 
-    def __init__(self, client: Client, timing: Timing, informers: Informers, root_ca: str) -> None:
+    def __init__(self, client: Client, timing: Timing, informers: Informers) -> None:
+        self.root_ca = ""
         self._client = client
-        self._root_ca = root_ca
         self._namespaces = informers.of("namespaces")
         self._queue: WorkQueue[str] = WorkQueue(
             self._provide, title="serviceaccounts", retry_first_s=timing.s(0.5), retry_max_s=timing.s(30.0)
@@ -55,7 +55,7 @@ class ServiceAccounts:
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": ROOT_CA, "annotations": {"kubernetes.io/description": note}},
-            "data": {"ca.crt": self._root_ca},
+            "data": {"ca.crt": self.root_ca},
         }
         for resource, obj in (("serviceaccounts", account), ("configmaps", bundle)):
             try:

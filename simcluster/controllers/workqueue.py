@@ -15,6 +15,8 @@ from simcluster.api.port import ApiError
 
 K = TypeVar("K", bound=Hashable)
 log = logging.getLogger(__name__)
+UNEXPECTED_SHAPE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What reading an object in a shape that nobody expected may raise."""
 
 
 class TryAgainError(Exception):
@@ -126,7 +128,7 @@ class WorkQueue(Generic[K]):
             except ApiError as error:
                 log.info("%s %s: %s; will retry", self._title, key, error.message)
                 self.retry(key)
-            except (KeyError, TypeError, ValueError, AttributeError):
+            except UNEXPECTED_SHAPE:
                 # One object in a shape nobody expected must not stop a controller for all the others.
                 log.exception("%s %s", self._title, key)
                 self.retry(key)

@@ -169,11 +169,11 @@ def table(state: State, gpus: list[Row]) -> str:
     ]
     for gpu in gpus:
         power = f"{float(gpu['power']):.0f}W / {float(gpu['power_limit']):>4.0f}W"
-        usage = gpu["utilization"] + "%"
+        usage, name = gpu["utilization"] + "%", gpu["product"][:28]
         memory = f"{gpu['used']}MiB / {gpu['memory']:>6}MiB"
         lines += [
-            f"| {gpu['index']:>3}  {gpu['product'][:28]:<28} On  |   {gpu['pci']} Off | {gpu['ecc_uncorrected']:>20} |",
-            f"| N/A {gpu['temperature']:>4}C    P0 {power:>24} | {memory:>22} | {usage:>7} {'Default':>12} |",
+            f"| {gpu['index']:>3}  {name:<28}   On  |   {gpu['pci']} Off | {gpu['ecc_uncorrected']:>20} |",
+            f"| N/A {gpu['temperature']:>4}C    P0 {power:>23} | {memory:>22} | {usage:>7} {'Default':>12} |",
             f"|{'':41}|{'':24}| {gpu['mig']:>20} |",
             _COLUMNS,
         ]

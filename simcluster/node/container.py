@@ -10,23 +10,24 @@ import contextlib
 import os
 import signal
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from simcluster.api.port import Object
-from simcluster.node import images, memory, termination
+from simcluster.node.attempt import Attempt, memory_limit
 from simcluster.node.clock import now
 from simcluster.node.context import NodeContext
 from simcluster.node.environment import command_line, environment
-from simcluster.node.logs import LogWriter, last_output
-from simcluster.node.quantity import parse
+from simcluster.node.logs import LogWriter
+from simcluster.node.probes import is_ready_at_start, watch_probes
+from simcluster.node.pulling import have_image
+from simcluster.node.restarts import Restarts
 from simcluster.node.runtime import Launch, LaunchError, Process
 from simcluster.node.sources import PodFacts, SourceMissingError
 from simcluster.node.status import EPOCH, ContainerRecord, waiting
 
-_LONGEST_BACKOFF_S = 300.0
 _RUNTIME_WORDS = (
     "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
     "runc create failed: unable to start container process: "
@@ -52,15 +53,6 @@ class PodSide(Protocol):
     async def launch_for(self, container: Object, env: Mapping[str, str], argv: list[str], message: Path) -> Launch: ...
 
 
-@dataclass
-class _Attempt:
-    process: Process
-    log: LogWriter
-    message: Path
-    started_at: str
-    out_of_memory: bool = False
-
-
 class Container:
     """Runs one container of a pod until it has ended for good."""
 
@@ -74,14 +66,17 @@ class Container:
         """The first attempt has begun to run, or there will be none."""
         self._pod = pod
         self._node = pod.node
-        self._policy = restart_policy
-        self._attempt: _Attempt | None = None
+        self._restart = Restarts(record.role, restart_policy, pod.node.site.timing)
+        self._attempt: Attempt | None = None
         self._sleeper: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+        self.begun = False
         section = "containers" if record.role == "app" else "initContainers"
         self._path = f"spec.{section}{{{record.name}}}"
         self._halt = False
 
-    def _stopped(self) -> bool:
+    def stopped(self) -> bool:
+        """Whether `stop` has been called: nothing is started any more."""
         return self._halt
 
     @property
@@ -98,20 +93,21 @@ class Container:
 
     async def run(self) -> None:
         """Until the container has ended for good."""
-        delay_s = 0.0
+        self.begun = True
         try:
-            while not self._stopped():
-                if delay_s:
-                    await self._sleep(delay_s)
-                if self._stopped() or not await self._ready_to_start():
+            while not self.stopped():
+                if not self._restart.is_first:
+                    await self.sleep(self._restart.delay_s)
+                if self.stopped() or not await self._ready_to_start():
                     break
-                failure = await self._start()
-                if not failure:
+                async with self._starting:
+                    failure = "" if self.stopped() else await self._start()
+                if self._attempt is not None:
                     await self._wait()
-                if self._stopped() or not self._restarts():
+                if self.stopped() or not self._restarts():
                     break
-                self._put_off(failure, delay_s)
-                delay_s = self._next_delay(delay_s)
+                self._put_off(failure)
+                self._restart.advance()
         finally:
             self.record.finished = True
             self.first_start.set()
@@ -123,76 +119,73 @@ class Container:
         self._halt = True
         if self._sleeper is not None:
             self._sleeper.cancel()
-        attempt = self._attempt
+        async with self._starting:
+            attempt = self._attempt
         if attempt is None:
             return
-        self._emit("Normal", "Killing", f"Stopping container {self.record.name}")
+        self.emit("Normal", "Killing", f"Stopping container {self.record.name}")
         if grace_s > 0:
             await self._node.site.runtime.kill(attempt.process, signal.SIGTERM)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(attempt.process.exited), grace_s)
         await self._node.site.runtime.kill(attempt.process, signal.SIGKILL)
 
-    def _emit(self, kind: str, reason: str, message: str) -> None:
+    def emit(self, kind: str, reason: str, message: str) -> None:
+        """Report an event about this container."""
         self._node.events.emit(self._pod.pod, kind, reason, message, self._path)
 
+    def wait_as(self, reason: str, message: str = "") -> None:
+        """Show that and why the container waits."""
+        self._set(waiting(reason, message))
+
     def _set(self, state: dict[str, Any], *, ready: bool = False) -> None:
+        if self.record.exit_code is not None and "terminated" not in state:
+            self.record.last_state = self.record.state
         self.record.state = state
         self.record.ready = ready
         self._pod.changed()
 
-    async def _sleep(self, delay_s: float) -> None:
+    async def sleep(self, delay_s: float) -> None:
+        """Sleep until the time is over or `stop` ends it."""
         self._sleeper = asyncio.create_task(asyncio.sleep(delay_s))
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._sleeper
-        self._sleeper = None
+        try:
+            # Unlike awaiting the sleeper itself, this tells its end from the end of this task.
+            await asyncio.wait([self._sleeper])
+        finally:
+            self._sleeper.cancel()
+            self._sleeper = None
 
     # ---- restarts
 
     def _restarts(self) -> bool:
-        if self._pod.stopping:
-            return False
-        if self.record.role == "sidecar" or self._policy == "Always":
-            return True
-        return self._policy == "OnFailure" and self.record.exit_code != 0
+        return not self._pod.stopping and self._restart.wanted(self.record.exit_code)
 
-    def _next_delay(self, delay_s: float) -> float:
-        timing = self._node.site.timing
-        if delay_s == 0.0:
-            return timing.s(1.0)
-        return timing.s(10.0) if delay_s < timing.s(10.0) else min(delay_s * 2, timing.s(_LONGEST_BACKOFF_S))
-
-    def _put_off(self, failure: str, delay_s: float) -> None:
-        """Show why the container waits; the first restart comes at once, and is not called a back-off yet."""
-        self.record.last_state = self.record.state
+    def _put_off(self, failure: str) -> None:
+        """Show why the container waits for its next start."""
         metadata = self._pod.pod["metadata"]
-        if delay_s == 0.0:
+        if self._restart.is_first:
             if failure:
-                self._set(waiting("RunContainerError", failure))
+                self.wait_as("RunContainerError", failure)
             return
-        real_s = round(self._next_delay(delay_s) / self._node.site.timing.scale)
         where = f"{metadata['name']}_{metadata['namespace']}({metadata['uid']})"
-        self._set(
-            waiting(
-                "CrashLoopBackOff", f"back-off {real_s}s restarting failed container={self.record.name} pod={where}"
-            )
-        )
-        self._emit("Warning", "BackOff", f"Back-off restarting failed container {self.record.name} in pod {where}")
+        text = f"back-off {self._restart.shown_s}s restarting failed container={self.record.name} pod={where}"
+        self.wait_as("CrashLoopBackOff", text)
+        self.emit("Warning", "BackOff", f"Back-off restarting failed container {self.record.name} in pod {where}")
 
     # ---- image and configuration
 
     async def _ready_to_start(self) -> bool:
-        if not await self._have_image():
+        if not await have_image(self.spec, self._node, self):
             return False
-        while not self._stopped():
+        while not self.stopped():
             try:
                 self.env = await environment(
                     self._node.site.client, self._pod.facts(), self.spec, self._given_environment()
                 )
             except SourceMissingError as missing:
-                self._set(waiting("CreateContainerConfigError", str(missing)))
-                self._emit("Warning", "Failed", f"Error: {missing}")
-                await self._sleep(self._node.site.timing.s(10.0))
+                self.wait_as("CreateContainerConfigError", str(missing))
+                self.emit("Warning", "Failed", f"Error: {missing}")
+                await self.sleep(self._node.site.timing.s(10.0))
                 continue
             return True
         return False
@@ -202,94 +195,45 @@ class Container:
         given["HOSTNAME"] = self._pod.pod["spec"].get("hostname") or self._pod.pod["metadata"]["name"]
         return given
 
-    async def _have_image(self) -> bool:
-        name = str(self.spec["image"])
-        policy = self.spec.get("imagePullPolicy") or images.default_policy(name)
-        timing = self._node.site.timing
-        backoff_s = timing.image_backoff_s
-        while not self._stopped():
-            try:
-                image = images.parse_image(name)
-            except images.InvalidImageError as invalid:
-                await self._image_trouble("InvalidImageName", str(invalid), "InspectFailed")
-                continue
-            if self._node.images.has(image) and policy != "Always":
-                self._emit(
-                    "Normal",
-                    "Pulled",
-                    f'Container image "{name}" already present on machine and can be accessed by the pod',
-                )
-                return True
-            if policy == "Never":
-                text = f'Container image "{name}" is not present with pull policy of Never'
-                await self._image_trouble("ErrImageNeverPull", text, "ErrImageNeverPull")
-                continue
-            error = self._pull(name, image)
-            if not error:
-                return True
-            self._set(waiting("ErrImagePull", error))
-            await self._sleep(backoff_s / 2)
-            if self._stopped():
-                break
-            self._emit("Normal", "BackOff", f'Back-off pulling image "{name}"')
-            self._emit("Warning", "Failed", "Error: ImagePullBackOff")
-            self._set(waiting("ImagePullBackOff", f'Back-off pulling image "{name}": ErrImagePull: {error}'))
-            await self._sleep(backoff_s / 2)
-            backoff_s = min(backoff_s * 2, timing.s(_LONGEST_BACKOFF_S))
-        return False
-
-    async def _image_trouble(self, reason: str, text: str, event: str) -> None:
-        self._emit("Warning", event, text)
-        self._emit("Warning", "Failed", f"Error: {reason}")
-        self._set(waiting(reason, text))
-        await self._sleep(self._node.site.timing.s(12.0))
-
-    def _pull(self, name: str, image: images.Image) -> str:
-        self._emit("Normal", "Pulling", f'Pulling image "{name}"')
-        error = self._node.images.pull(image)
-        if error:
-            self._emit("Warning", "Failed", f'Failed to pull image "{name}": {error}')
-            self._emit("Warning", "Failed", "Error: ErrImagePull")
-        else:
-            self._emit(
-                "Normal",
-                "Pulled",
-                f'Successfully pulled image "{name}" in 12ms (12ms including waiting). Image size: 169134827 bytes.',
-            )
-        return error
-
     # ---- process
 
     async def _start(self) -> str:
         """Start the process; the failure's text, or "" where it runs."""
-        if self.record.last_state or self.record.exit_code is not None:
-            self.record.restart_count += 1
-        self.record.container_id = f"containerd://{uuid.uuid4().hex}{uuid.uuid4().hex}"
-        self.record.image_id = f"sha256:{uuid.uuid5(uuid.NAMESPACE_URL, str(self.spec['image'])).hex * 2}"
-        message = self._pod.directory / f"{self.record.name}_{self.record.restart_count}.message"
+        again = bool(self.record.last_state) or self.record.exit_code is not None
+        number = self.record.restart_count + again
+        message = self._pod.directory / f"{self.record.name}_{number}.message"
         message.write_bytes(b"")
-        log = LogWriter(self._log_file(self.record.restart_count))
+        log = LogWriter(self._log_file(number))
         descriptors = [os.open(os.devnull, os.O_RDONLY), log.pipe("stdout"), log.pipe("stderr")]
         try:
             self.launch = await self._pod.launch_for(self.spec, self.env, command_line(self.spec, self.env), message)
-            self._emit("Normal", "Created", "Container created")
+            self.emit("Normal", "Created", "Container created")
             process = await self._node.site.runtime.launch(self.launch, descriptors)
         except LaunchError as failure:
             log.finish()
+            self._identify(number)
             return self._failed_to_start(f"{_RUNTIME_WORDS}{failure}: unknown")
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        self._attempt = _Attempt(process, log, message, now())
-        self._emit("Normal", "Started", "Container started")
+        self._attempt = Attempt(process, log, message, now())
+        self._identify(number)
+        self.emit("Normal", "Started", "Container started")
         self.first_start.set()
-        self._set({"running": {"startedAt": self._attempt.started_at}}, ready=True)
+        ready = self.record.role != "init" and is_ready_at_start(self.spec)
+        self._set({"running": {"startedAt": self._attempt.started_at}}, ready=ready)
         for listener in self._node.site.on_running:
             listener(self._node.name, self._pod.pod, self.record.name)
         return ""
 
+    def _identify(self, number: int) -> None:
+        """The attempt counts and has an identity from the moment its state changes, not before."""
+        self.record.restart_count = number
+        self.record.container_id = f"containerd://{uuid.uuid4().hex}{uuid.uuid4().hex}"
+        self.record.image_id = f"sha256:{uuid.uuid5(uuid.NAMESPACE_URL, str(self.spec['image'])).hex * 2}"
+
     def _failed_to_start(self, text: str) -> str:
-        self._emit("Warning", "Failed", f"Error: {text}")
+        self.emit("Warning", "Failed", f"Error: {text}")
         self.record.state = {
             "terminated": {
                 "exitCode": 128,
@@ -306,10 +250,12 @@ class Container:
     async def _wait(self) -> None:
         attempt = self._attempt
         assert attempt is not None
-        watcher = asyncio.create_task(self._watch_memory(attempt)) if self._memory_limit() else None
-        code = await asyncio.shield(attempt.process.exited)
-        if watcher is not None:
-            watcher.cancel()
+        watchers = [asyncio.create_task(watch) for watch in self._watches(attempt)]
+        try:
+            code = await asyncio.shield(attempt.process.exited)
+        finally:
+            for watcher in watchers:
+                watcher.cancel()
         attempt.log.finish()
         self._attempt = None
         state: dict[str, Any] = {
@@ -319,30 +265,49 @@ class Container:
             "finishedAt": now(),
             "containerID": self.record.container_id,
         }
-        text = self._message(attempt, code)
+        text = attempt.last_words(self._pod.pod, self.spec, code, self._node.troubles.message_limit)
         if text:
             state["message"] = text
         self._set({"terminated": state}, ready=self.record.role == "init" and code == 0)
 
-    def _message(self, attempt: _Attempt, code: int) -> str:
-        spec = self._pod.pod["spec"]
-        count = len(spec.get("containers", [])) + len(spec.get("initContainers") or [])
-        limit = termination.limit_for(count)
-        if self._node.troubles.message_limit is not None:
-            limit = min(limit, self._node.troubles.message_limit)
-        policy = self.spec.get("terminationMessagePolicy", "File")
-        output = last_output(attempt.log.path, termination.FALLBACK_BYTES) if policy != "File" and code else b""
-        return termination.message(attempt.message, output, policy=policy, failed=code != 0, limit=limit)
+    def _watches(self, attempt: Attempt) -> list[Coroutine[Any, Any, None]]:
+        limit = memory_limit(self.spec)
+        watches = [attempt.watch_memory(self._node.site.runtime, limit)] if limit else []
+        if any(self.spec.get(kind) for kind in ("startupProbe", "readinessProbe", "livenessProbe")):
+            watches.append(watch_probes(self))
+        return watches
 
-    def _memory_limit(self) -> int:
-        limit = ((self.spec.get("resources") or {}).get("limits") or {}).get("memory")
-        return int(parse(limit)) if limit else 0
+    # ---- probes
 
-    async def _watch_memory(self, attempt: _Attempt) -> None:
-        limit = self._memory_limit()
-        while not attempt.process.exited.done():
-            if memory.resident_bytes(attempt.process.pid) > limit:
-                attempt.out_of_memory = True
-                await self._node.site.runtime.kill(attempt.process, signal.SIGKILL)
-                return
-            await asyncio.sleep(memory.PERIOD_S)
+    @property
+    def address(self) -> str:
+        """Where the container's ports are."""
+        return self._pod.facts().pod_ip if self._node.mode == "full" else "127.0.0.1"
+
+    def show_ready(self, *, ready: bool) -> None:
+        """A probe has found the container ready, or no longer so."""
+        if self.record.running and self.record.ready != ready:
+            self.record.ready = ready
+            self._pod.changed()
+
+    async def run_probe(self, command: Sequence[str]) -> int:
+        """Run a command inside the container; its exit code, 1 where it cannot start."""
+        if self._attempt is None or self.launch is None:
+            return 1
+        null = os.open(os.devnull, os.O_RDWR)
+        try:
+            wanted = replace(self.launch, argv=list(command))
+            process = await self._node.site.runtime.enter(self._attempt.process, wanted, [null] * 3)
+        except LaunchError:
+            return 1
+        finally:
+            os.close(null)
+        return await asyncio.shield(process.exited)
+
+    async def kill_unhealthy(self) -> None:
+        """Liveness is lost: end the process, so that the restart policy decides."""
+        if self._attempt is not None:
+            restarted = "will be restarted" if self._restarts() else "will be killed"
+            text = f"Container {self.record.name} failed liveness probe, {restarted}"
+            self.emit("Normal", "Killing", text)
+            await self._node.site.runtime.kill(self._attempt.process, signal.SIGKILL)

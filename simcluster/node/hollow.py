@@ -17,7 +17,8 @@ from typing import Any
 from simcluster.api.port import ApiError, Object
 from simcluster.node.clock import now
 from simcluster.node.context import NodeContext
-from simcluster.node.status import ContainerRecord, PodView, pod_status, waiting
+from simcluster.node.reporting import StatusReporter, is_older
+from simcluster.node.status import ContainerRecord, PodView, waiting
 
 _DURATION = "simcluster.local/duration-s"
 _MESSAGE = "simcluster.local/termination-message"
@@ -38,6 +39,7 @@ class HollowPod:
             for container in pod["spec"]["containers"]
         ]
         self._started_at = now()
+        self._reporter = StatusReporter(node.site.client)
         self._lease = node.site.addresses.take()
         self._final = False
         self._deleted = asyncio.Event()
@@ -54,6 +56,8 @@ class HollowPod:
 
     def update(self, pod: Object) -> None:
         """The pod's object has changed."""
+        if is_older(pod, self.pod):
+            return
         self.pod = pod
         if pod["metadata"].get("deletionTimestamp"):
             self._deleted.set()
@@ -117,8 +121,8 @@ class HollowPod:
                     state["message"] = message
                 record.state, record.ready, record.finished = {"terminated": state}, False, True
 
-    async def _write(self) -> None:
-        view = PodView(
+    def _view(self) -> PodView:
+        return PodView(
             self.pod,
             self._records,
             self.node.host_ip,
@@ -127,12 +131,11 @@ class HollowPod:
             sandbox_ready=True,
             final=self._final,
         )
-        metadata = self.pod["metadata"]
-        body = {"metadata": {"uid": metadata["uid"]}, "status": pod_status(view, now())}
-        with contextlib.suppress(ApiError):
-            await self.node.site.client.patch(
-                "pods", metadata["name"], body, metadata["namespace"], subresource="status"
-            )
+
+    async def _write(self) -> None:
+        stored = await self._reporter.write(self._view)
+        if stored is not None:
+            self.pod = stored
 
     async def _delete(self) -> None:
         metadata = self.pod["metadata"]

@@ -16,13 +16,15 @@ from typing import Any
 from simcluster.api.port import ApiError, Object
 from simcluster.node.clock import now
 from simcluster.node.container import Container
-from simcluster.node.context import GPU_RESOURCE, NodeContext
+from simcluster.node.context import NodeContext
 from simcluster.node.hosts import HostsFiles
+from simcluster.node.launching import LaunchPlanner
 from simcluster.node.network import Lease
-from simcluster.node.rootfs import RootPlan
+from simcluster.node.plan import planned
+from simcluster.node.reporting import StatusReporter, is_older
 from simcluster.node.runtime import Launch, LaunchError
 from simcluster.node.sources import PodFacts
-from simcluster.node.status import ContainerRecord, PodView, Role, outcome, pod_status, waiting
+from simcluster.node.status import PodView
 from simcluster.node.volumes import MountError, NodeStorage, VolumeBuilder
 
 _DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
@@ -38,7 +40,9 @@ class PodWorker:
         self.uid = str(pod["metadata"]["uid"])
         self.directory = node.directory / "pods" / self.uid
         self.stopping = False
-        self.containers: dict[str, Container] = {}
+        self.containers = {
+            item.record.name: Container(self, item.spec, item.record, item.restart_policy) for item in planned(pod)
+        }
         self.finished = asyncio.Event()
         self._hosts = hosts
         self._start_time = now()
@@ -47,14 +51,12 @@ class PodWorker:
         self._show_address = False
         self._final = False
         self._deadline_passed = False
-        self._volumes: dict[str, Path] = {}
+        self._planner = LaunchPlanner(node, self.uid, self.directory)
         self._dirty = asyncio.Event()
-        self._written: Object = {}
-        self._write_lock = asyncio.Lock()
+        self._reporter = StatusReporter(node.site.client)
         self._tasks: set[asyncio.Task[None]] = set()
         self._terminating: asyncio.Task[None] | None = None
         self._gone = False
-        self._make_containers()
 
     # ---- what the kubelet tells
 
@@ -70,6 +72,8 @@ class PodWorker:
 
     def update(self, pod: Object) -> None:
         """The pod's object has changed."""
+        if is_older(pod, self.pod):
+            return
         self.pod = pod
         if pod["metadata"].get("deletionTimestamp") and self._terminating is None:
             grace_s = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
@@ -110,42 +114,9 @@ class PodWorker:
 
     async def launch_for(self, container: Object, env: Mapping[str, str], argv: list[str], message: Path) -> Launch:
         """How to start a container: its root with volumes, files and devices."""
-        site = self.node.site
-        variables = dict(env)
-        message_path = container.get("terminationMessagePath") or "/dev/termination-log"
-        binds = [
-            *self._system_binds(),
-            *self._gpu_binds(container, variables),
-            *self._volume_binds(container, variables),
-        ]
-        binds.append((str(message), message_path, False))
-        if self.node.mode == "light":
-            variables["TERMINATION_LOG"] = message_path
-        binds.sort(key=lambda bind: bind[1].count("/"))
-        root = RootPlan(site.root.base, site.root.overlays, site.root.links, binds)
-        return Launch(
-            argv,
-            variables,
-            root,
-            cwd=container.get("workingDir") or "/",
-            sandbox=self.uid if self.node.mode == "full" else None,
-        )
+        return self._planner.plan(container, env, argv, message)
 
     # ---- the way up
-
-    def _make_containers(self) -> None:
-        spec = self.pod["spec"]
-        policy = spec.get("restartPolicy", "Always")
-        inits = spec.get("initContainers") or []
-        first_reason = "PodInitializing" if inits else "ContainerCreating"
-        roles: list[tuple[Object, Role]] = [
-            (item, "sidecar" if item.get("restartPolicy") == "Always" else "init") for item in inits
-        ]
-        roles += [(item, "app") for item in spec["containers"]]
-        for item, role in roles:
-            record = ContainerRecord(item["name"], item["image"], role, waiting(first_reason), mounts=_mounts_of(item))
-            own_policy = "OnFailure" if role == "init" and policy == "Always" else policy
-            self.containers[item["name"]] = Container(self, item, record, own_policy)
 
     async def _run(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -177,7 +148,7 @@ class PodWorker:
         delay_s = 0.5
         while not self.stopping:
             try:
-                self._volumes = await VolumeBuilder(self.node.site.client, self.facts(), storage).build()
+                self._planner.volumes = await VolumeBuilder(self.node.site.client, self.facts(), storage).build()
             except MountError as failure:
                 self.node.events.emit(self.pod, "Warning", "FailedMount", str(failure))
                 await asyncio.sleep(self.node.site.timing.s(delay_s))
@@ -218,46 +189,6 @@ class PodWorker:
             (self.directory / "hostname").write_text(hostname + "\n")
         return ""
 
-    def _system_binds(self) -> list[tuple[str, str, bool]]:
-        shim = (str(self.node.site.shim), "/opt/simcluster", True)
-        if self.node.mode != "full":
-            return [shim]
-        files = [(str(self.directory / name), f"/etc/{name}", False) for name in ("hosts", "hostname")]
-        return [shim, *files]
-
-    def _volume_binds(self, container: Object, variables: Mapping[str, str]) -> list[tuple[str, str, bool]]:
-        del variables
-        binds = []
-        for mount in container.get("volumeMounts") or []:
-            source = self._volumes[mount["name"]]
-            if mount.get("subPath"):
-                inner = (source / mount["subPath"]).resolve()
-                if not inner.is_relative_to(source.resolve()):
-                    raise LaunchError(f"failed to prepare subPath for volumeMount {mount['name']!r}")
-                if not inner.exists():
-                    inner.mkdir(parents=True)
-                source = inner
-            binds.append((str(source), mount["mountPath"].rstrip("/") or "/", bool(mount.get("readOnly"))))
-        return binds
-
-    def _gpu_binds(self, container: Object, variables: dict[str, str]) -> list[tuple[str, str, bool]]:
-        if self.node.gpus is None:
-            return []
-        resources = container.get("resources") or {}
-        asked = int((resources.get("limits") or {}).get(GPU_RESOURCE, 0))
-        granted = self.node.grant(self.uid, container["name"], asked)
-        seen = granted[: max(0, len(granted) - self.node.troubles.hidden_gpus)] if granted else []
-        state = self.directory / f"{container['name']}.gpus"
-        self.node.gpus.show(state, seen)
-        if seen:
-            variables["NVIDIA_VISIBLE_DEVICES"] = ",".join(seen)
-        variables["SIMCLUSTER_GPU_STATE"] = "/run/simcluster/gpus"
-        variables["PATH"] = "/opt/simcluster/gpu/bin:" + variables.get("PATH", "")
-        variables["LD_LIBRARY_PATH"] = ":".join(
-            part for part in ("/opt/simcluster/gpu/lib", variables.get("LD_LIBRARY_PATH", "")) if part
-        )
-        return [(str(state), "/run/simcluster/gpus", True)]
-
     # ---- the way down
 
     async def _finish(self) -> None:
@@ -268,18 +199,18 @@ class PodWorker:
         await self._end()
 
     async def _stop_sidecars(self) -> None:
-        sidecars = [item for item in self.containers.values() if item.record.role == "sidecar" and item.process]
+        sidecars = [item for item in self.containers.values() if item.record.role == "sidecar"]
         grace_s = float(self.pod["spec"].get("terminationGracePeriodSeconds") or 30)
         for sidecar in reversed(sidecars):
-            await sidecar.stop(grace_s)
-            await sidecar.ended.wait()
+            if not sidecar.ended.is_set() and sidecar.first_start.is_set():
+                await sidecar.stop(grace_s)
+                await sidecar.ended.wait()
 
     async def _stop(self, grace_s: float) -> None:
         self.stopping = True
-        running = [container for container in self.containers.values() if container.process is not None]
-        idle = [container for container in self.containers.values() if container.process is None]
-        await asyncio.gather(*(container.stop(grace_s) for container in [*idle, *running]))
-        await asyncio.gather(*(container.ended.wait() for container in running))
+        everyone = list(self.containers.values())
+        await asyncio.gather(*(container.stop(grace_s) for container in everyone))
+        await asyncio.gather(*(container.ended.wait() for container in everyone if container.begun))
         if self._gone:
             await self._end()
 
@@ -300,7 +231,7 @@ class PodWorker:
             return
         self._deadline_passed = True
         self.node.events.emit(self.pod, "Normal", "DeadlineExceeded", _DEADLINE_MESSAGE)
-        self._dirty.set()
+        await self._write()
         await self._stop(float(self.pod["spec"].get("terminationGracePeriodSeconds") or 30))
         await self._end()
 
@@ -313,9 +244,7 @@ class PodWorker:
         self._final = True
         self.node.release(self.uid)
         await self._write()
-        for container in self.containers.values():
-            if self.node.gpus is not None:
-                self.node.gpus.hide(self.directory / f"{container.record.name}.gpus")
+        self._planner.forget(list(self.containers))
         self._hosts.remove(self.directory / "hosts")
         if self._sandbox and self.node.mode == "full":
             await self.node.site.runtime.release_sandbox(self.uid)
@@ -351,45 +280,29 @@ class PodWorker:
         while not self.done:
             await self._dirty.wait()
             self._dirty.clear()
-            await self._write()
+            # While a pod is being stopped a real kubelet writes nothing before all has ended (golden 05b, 07c).
+            if not self.stopping:
+                await self._write()
+
+    def _view(self) -> PodView:
+        return PodView(
+            pod=self.pod,
+            records=[container.record for container in self.containers.values()],
+            host_ip=self.node.host_ip,
+            start_time=self._start_time,
+            pod_ip=self.address if self._show_address else "",
+            sandbox_ready=self._sandbox,
+            final=self._final,
+            doomed=self._deadline_passed,
+            reason="DeadlineExceeded" if self._deadline_passed else "",
+            message=_DEADLINE_MESSAGE if self._deadline_passed else "",
+        )
 
     async def _write(self) -> None:
-        async with self._write_lock:
-            if self._gone:
-                return
-            view = PodView(
-                pod=self.pod,
-                records=[container.record for container in self.containers.values()],
-                host_ip=self.node.host_ip,
-                start_time=self._start_time,
-                pod_ip=self.address if self._show_address else "",
-                sandbox_ready=self._sandbox,
-                final=self._final,
-                doomed=self._deadline_passed,
-                reason="DeadlineExceeded" if self._deadline_passed else "",
-                message=_DEADLINE_MESSAGE if self._deadline_passed else "",
-            )
-            status = pod_status(view, now())
-            if status == self._written:
-                return
-            await self._patch(status)
-
-    async def _patch(self, status: Object) -> None:
-        metadata = self.pod["metadata"]
-        body: dict[str, Any] = {"metadata": {"uid": self.uid}, "status": status}
-        try:
-            stored = await self.node.site.client.patch(
-                "pods", metadata["name"], body, metadata["namespace"], subresource="status"
-            )
-        except ApiError as error:
-            _log.debug("status of %s not written: %s", metadata["name"], error)
-            return
-        self._written = status
-        self.pod = stored
-
-    def succeeded(self) -> bool:
-        """Whether the pod ended well."""
-        return outcome([container.record for container in self.containers.values()]) == "Succeeded"
+        if not self._gone:
+            stored = await self._reporter.write(self._view)
+            if stored is not None:
+                self.pod = stored
 
     def _spawn(self, work: Any, name: str) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.create_task(work, name=f"pod-{self.pod['metadata']['name']}-{name}")
@@ -401,13 +314,3 @@ class PodWorker:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             _log.error("%s failed", task.get_name(), exc_info=task.exception())
-
-
-def _mounts_of(container: Object) -> list[Object]:
-    mounts = []
-    for mount in container.get("volumeMounts") or []:
-        shown = {"name": mount["name"], "mountPath": mount["mountPath"]}
-        if mount.get("readOnly"):
-            shown |= {"readOnly": True, "recursiveReadOnly": "Disabled"}
-        mounts.append(shown)
-    return mounts

@@ -5,8 +5,10 @@ Owns the suffixes. It must not know what is measured.
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
+import re
+from decimal import Decimal
 
+_NUMBER = re.compile(r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$")
 _SUFFIXES = {
     "Ki": Decimal(2**10),
     "Mi": Decimal(2**20),
@@ -28,7 +30,7 @@ _SUFFIXES = {
 
 def parse(value: str | int | float) -> Decimal:
     """The number a quantity stands for; `ValueError` where it is none."""
-    text = str(value).strip()
+    text = str(value)
     for suffix, factor in _SUFFIXES.items():
         if text.endswith(suffix):
             return _number(text[: -len(suffix)], text) * factor
@@ -36,7 +38,6 @@ def parse(value: str | int | float) -> Decimal:
 
 
 def _number(text: str, whole: str) -> Decimal:
-    try:
-        return Decimal(text)
-    except InvalidOperation as error:
-        raise ValueError(f"not a Kubernetes quantity: {whole!r}") from error
+    if not _NUMBER.match(text):
+        raise ValueError(f"not a Kubernetes quantity: {whole!r}")
+    return Decimal(text)

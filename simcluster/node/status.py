@@ -99,6 +99,8 @@ class PodView:
 def pod_status(view: PodView, now: str) -> Object:
     """The whole status to write; `now` is the time for conditions that change."""
     ended = outcome(view.records)
+    if any(record.role == "sidecar" and record.running for record in view.records):
+        ended = None
     if view.final and view.reason:
         ended = "Failed"
     status: Object = {

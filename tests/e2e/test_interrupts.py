@@ -70,8 +70,7 @@ def machine() -> tuple[str, list[str]]:
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("moment", ["job_started", "measurement"])
+@pytest.mark.parametrize(("number", "moment"), [(signal.SIGINT, "measurement"), (signal.SIGTERM, "job_started")])
 def test_an_interrupted_run_tidies_up_and_is_undecided(tmp_path: Path, number: signal.Signals, moment: str) -> None:
     before = machine()
     with running(tmp_path / "run") as run:

@@ -212,7 +212,18 @@ def test_a_service_account_that_comes_late_is_no_refusal() -> None:
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        ("0/4 nodes are available: 1 Insufficient nvidia.com/gpu, 3 node(s) didn't match.", Reason.NODE_BUSY),
+        (
+            "0/5 nodes are available: 1 node(s) had untolerated taint(s), 4 Insufficient nvidia.com/gpu.",
+            Reason.NODE_BUSY,
+        ),
+        (
+            "0/4 nodes are available: 1 Insufficient cpu, 3 node(s) didn't match pod anti-affinity rules.",
+            Reason.NODE_BUSY,
+        ),
+        (
+            "0/4 nodes are available: 1 node(s) had a conflict, 3 Insufficient cpu. preemption: 4 Insufficient x.",
+            Reason.UNSCHEDULABLE,
+        ),
         ("0/4 nodes are available: 4 node(s) didn't match Pod's node affinity/selector.", Reason.UNSCHEDULABLE),
     ],
 )

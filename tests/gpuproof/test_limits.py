@@ -1,6 +1,7 @@
 """Limits as values: what they are called, whom they speak about, and when their provenance blocks an acceptance."""
 
 import datetime as dt
+from dataclasses import fields, replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from gpuproof.limits import (
     Derived,
     Equals,
     Expected,
+    Limit,
     MaxFraction,
     Measured,
     MinFraction,
@@ -103,6 +105,11 @@ def test_only_severity_fail_is_decisive() -> None:
 def test_the_name_is_the_metric_or_the_fact() -> None:
     assert limit(metric="busbw").name == "busbw"
     assert limit(fact="gpu_product").name == "gpu_product"
+    assert Limit("i", "c", AtLeast(1), Severity.FAIL, Derived("f")).name == ""
+
+
+def test_a_limit_speaks_about_every_subject_unless_it_says_otherwise() -> None:
+    assert Limit("i", "c", AtLeast(1), Severity.FAIL, Derived("f"), metric="m").per is Per.SUBJECT
 
 
 NUMBERS: list[Provenance] = [
@@ -120,6 +127,11 @@ def test_a_number_blocks_from_the_day_after_its_last_valid_day(provenance: Prove
     assert text == f"out of date: {provenance.kind} number valid until {TODAY}"
 
 
+@pytest.mark.parametrize("provenance", [*NUMBERS, Provisional("none yet", TODAY)], ids=lambda p: p.kind)
+def test_the_kind_of_a_provenance_is_not_for_the_caller_to_choose(provenance: Provenance) -> None:
+    assert {item.name: item.init for item in fields(provenance)}["kind"] is False
+
+
 def test_a_number_without_an_end_never_blocks() -> None:
     assert provenance_block(Derived("n * u"), dt.date.max) is None
 
@@ -133,11 +145,28 @@ def test_a_provisional_number_blocks_always_and_says_when_its_day_has_passed() -
 
 
 def test_the_cluster_is_addressed_by_the_keys_of_its_table() -> None:
-    assert CLUSTER.expected("nodes") == 4
-    assert CLUSTER.expected("rdma.rate_gbps") == 400
-    assert CLUSTER.expected("gpu_name") == "SIMULATED GPU"
-    assert CLUSTER.expected("gpu_driver") is None
-    assert CLUSTER.expected("no_such_key") is None
+    full = replace(CLUSTER, gpu_driver="580.82.07", gpu_memory_mib=81559)
+    assert full.expectations() == {
+        "gpu_product": "SIMULATED-GPU",
+        "gpus_per_node": 2,
+        "nodes": 4,
+        "gpu_resource": "nvidia.com/gpu",
+        "device": "cpu",
+        "gpu_driver": "580.82.07",
+        "gpu_memory_mib": 81559,
+        "rdma.resource": "rdma/ib",
+        "rdma.per_node": 8,
+        "rdma.rate_gbps": 400,
+        "rdma.link_layer": "InfiniBand",
+        "gpu_name": "SIMULATED GPU",
+    }
+    assert full.expected("rdma.rate_gbps") == 400
+    assert full.expected("no_such_key") is None
+
+
+def test_what_the_profile_does_not_expect_is_not_there() -> None:
+    bare = ClusterExpectation("P", 8, 16, "nvidia.com/gpu", "cuda")
+    assert set(bare.expectations()) == {"gpu_product", "gpus_per_node", "nodes", "gpu_resource", "device"}
 
 
 def test_the_ring_ceiling_is_nics_times_line_rate_in_bytes() -> None:

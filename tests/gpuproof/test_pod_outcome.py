@@ -8,17 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuproof.evidence import MAX_EVIDENCE, MAX_EVIDENCE_CHARS, capped
 from gpuproof.failure import JobFailure, Reason
-from gpuproof.pod_outcome import (
-    MAX_EVIDENCE,
-    MAX_EVIDENCE_CHARS,
-    HasMessage,
-    OnTheWay,
-    Phase,
-    capped,
-    classify,
-    deleted,
-)
+from gpuproof.pod_outcome import HasMessage, OnTheWay, Phase, classify, deleted
 from tests.gpuproof import pods
 from tests.gpuproof.pods import condition, event, pod, running, terminated, waiting
 

@@ -353,6 +353,12 @@ def test_what_a_base_does_wrong_is_named_in_the_base(tmp_path: Path) -> None:
     assert (got.file.name, got.key) == ("base.toml", "limit[0].min")
 
 
+def test_what_neither_file_says_is_asked_of_the_site_file(tmp_path: Path) -> None:
+    base = changed("nodes         = 4\n", "")
+    got = refused(tmp_path, 'schema = 1\nprofile = "site"\nextends = "base.toml"\n', {"base": base})
+    assert (got.file.name, got.key) == ("profile.toml", "cluster.nodes")
+
+
 def test_a_site_file_may_not_hold_what_it_calls_not_applicable(tmp_path: Path) -> None:
     site = (
         'schema = 1\nprofile = "site"\nextends = "base.toml"\n'

@@ -11,7 +11,7 @@ import pytest
 
 from gpuproof.cluster.backoff import Patience
 from gpuproof.cluster.kube import KubeCluster, connect
-from gpuproof.run_namespace import RunNamespace, clean
+from gpuproof.run_namespace import RunNamespace, clean, delete_namespace
 from tests.gpuproof.cluster import rude_server as rude
 
 PATH = "/api/v1/namespaces"
@@ -61,6 +61,24 @@ def test_what_holds_it_is_said(server: rude.RudeServer, cluster: KubeCluster) ->
     done = RunNamespace(cluster, namespace()).delete(0.3)
     assert not done.deleted
     assert done.left == ("NamespaceFinalizersRemaining: example.com/hold in 1 resource instances",)
+
+
+def test_a_pod_that_no_kubelet_ends_is_removed_by_force_and_named(
+    server: rude.RudeServer, cluster: KubeCluster
+) -> None:
+    stuck = {
+        "metadata": {"name": "p", "namespace": "run", "deletionTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"nodeName": "n1"},
+    }
+    server.on(f"{PATH}/run", rude.answer(namespace()))
+    gone = {"type": "DELETED", "object": namespace()}
+    server.on(PATH, rude.stream(then_hang=True), rude.stream(gone, then_hang=True))
+    server.on(f"{PATH}/run/pods", rude.answer({"kind": "PodList", "metadata": {}, "items": [stuck, {"metadata": {}}]}))
+    server.on(f"{PATH}/run/pods/p", rude.answer(stuck))
+    done = delete_namespace(cluster, "run", 5, stuck_after_s=0.3)
+    assert done.deleted
+    assert done.left == ("pod p on n1 was removed by force: its kubelet did not confirm its end",)
+    assert ("DELETE", f"{PATH}/run/pods/p", {}) in server.asked
 
 
 def test_gone_already(server: rude.RudeServer, cluster: KubeCluster) -> None:

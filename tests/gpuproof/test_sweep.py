@@ -13,7 +13,8 @@ from gpuproof.expectation import Deadlines
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.inventory import read_inventory
 from gpuproof.node_board import NodeBoard
-from gpuproof.sweep import NotVisited, Result, SweepRequest, SweepState, Visited
+from gpuproof.sweep import SweepState
+from gpuproof.visits import NotVisited, Result, SweepRequest, Visited
 from tests.gpuproof import pods, toy_cluster
 from tests.gpuproof.pods import event, pod, running, terminated, waiting
 

@@ -112,6 +112,11 @@ class TestBounds:
         assert (got.verdict, got.reason_code) == (Verdict.ERROR, LIMIT_NOT_MEASURED)
         assert str(of) in got.reasons[0]
 
+    def test_a_reference_may_be_small(self) -> None:
+        relative = limit(MinFraction(0.9, Reference.BASELINE))
+        there = context(baseline={relative.id: 0.5})
+        assert judge(CHECK, NODE, measurement(sample(0.45)), [relative], there).verdict is Verdict.PASS
+
     @pytest.mark.parametrize(("value", "expected"), [(90.0, Verdict.PASS), (89.9, Verdict.FAIL)])
     def test_fleet_and_baseline_are_two_references(self, value: float, expected: Verdict) -> None:
         for of in (Reference.FLEET_MEDIAN, Reference.BASELINE):
@@ -130,6 +135,7 @@ class TestSamples:
     def test_no_limit_at_all_is_an_error(self) -> None:
         got = judged([], measurement(sample(500)))
         assert (got.verdict, got.reason_code) == (Verdict.ERROR, NOTHING_JUDGED)
+        assert got.reasons[0].startswith(f"no limit of the profile speaks about {CHECK} on {NODE}")
 
     def test_limits_of_other_checks_judge_nothing(self) -> None:
         got = judged([limit(check="other_check")], measurement(sample(500)))
@@ -145,6 +151,7 @@ class TestSamples:
         assert (got.verdict, got.reason_code) == (Verdict.ERROR, LIMIT_NOT_MEASURED)
         assert got.reasons == ("busbw not measured: no sample was reported (limit >= 400 GB/s)",)
         assert got.findings[0].observed is None
+        assert got.findings[0].bound == ">= 400 GB/s"
 
     def test_a_missing_row_is_an_error_although_the_others_pass(self) -> None:
         limits = [limit(at={"bytes": 2**30}), limit(at={"bytes": 2**33})]
@@ -184,6 +191,9 @@ class TestSamples:
     def test_another_unit_at_one_point_spoils_the_others(self) -> None:
         found = measurement(sample(500, n=1), sample(500, unit="GiB/s", n=2))
         assert verdict([limit()], found) is Verdict.ERROR
+
+    def test_one_value_for_each_of_two_points_is_sound(self) -> None:
+        assert verdict([limit()], measurement(sample(500, n=1), sample(500, m=1))) is Verdict.PASS
 
     def test_two_values_for_one_point_are_no_measurement(self) -> None:
         got = judged([limit()], measurement(sample(500, n=1), sample(600, n=1)))
@@ -233,9 +243,10 @@ class TestGpus:
         assert got.reasons[0].startswith("busbw at n=2 not measured: 1 samples for 1 GPUs")
 
     def test_samples_of_single_gpus_do_not_answer_a_limit_on_the_node(self) -> None:
-        got = judged([limit(per=Per.NODE)], measurement(sample(500, gpu=0)))
-        assert got.verdict is Verdict.ERROR
-        assert 'must say per = "gpu"' in got.reasons[0]
+        for found in (measurement(sample(500, gpu=0)), measurement(sample(500), sample(500, gpu=0))):
+            got = judged([limit(per=Per.NODE)], found)
+            assert got.verdict is Verdict.ERROR
+            assert 'must say per = "gpu"' in got.reasons[0]
 
 
 class TestFacts:
@@ -299,7 +310,13 @@ class TestFacts:
 
     def test_one_word_does_not_stand_for_every_gpu(self) -> None:
         held = limit(Equals("none"), fact="word", per=Per.GPU)
-        assert verdict([held], measurement(facts={"word": "none"})) is Verdict.ERROR
+        got = judged([held, limit()], measurement(sample(500), facts={"word": "none"}))
+        assert got.verdict is Verdict.ERROR
+        assert "one value was reported, expected one for every GPU" in got.reasons[0]
+
+    def test_a_list_that_is_not_one_a_gpu_may_have_any_length(self) -> None:
+        held = limit(Equals("none"), fact="word")
+        assert verdict([held], measurement(facts={"word": ["none"] * 3})) is Verdict.PASS
 
     def test_a_fact_is_no_metric_and_a_metric_no_fact(self) -> None:
         assert verdict([limit(Equals(1), fact="busbw")], measurement(sample(1))) is Verdict.ERROR
@@ -328,6 +345,15 @@ class TestSeverity:
     def test_a_met_warning_does_not_heal_a_missing_decisive_limit(self) -> None:
         limits = [limit(severity=Severity.WARN), limit(metric="algbw")]
         assert verdict(limits, measurement(sample(500))) is Verdict.ERROR
+
+    def test_what_is_only_recorded_is_met_by_any_number(self) -> None:
+        recorded = limit(Unbounded(), severity=Severity.RECORD_ONLY)
+        got = judged([recorded], measurement(sample(-1)))
+        assert (got.verdict, got.findings[0].outcome) == (Verdict.RECORDED, Outcome.MET)
+
+    def test_one_number_of_two_is_worth_recording(self) -> None:
+        limits = [limit(severity=Severity.RECORD_ONLY), limit(metric="algbw", severity=Severity.RECORD_ONLY)]
+        assert verdict(limits, measurement(sample(500))) is Verdict.RECORDED
 
     def test_nothing_recorded_is_an_error(self) -> None:
         got = judged([limit(severity=Severity.RECORD_ONLY)], measurement())

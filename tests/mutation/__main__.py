@@ -5,15 +5,10 @@ import re
 import sys
 import time
 
-import pydantic
-
 from tests.mutation.operators import Mutant, mutants
-from tests.mutation.runner import ROOT, TESTS_OF, passes_unchanged, run_all, source_path
+from tests.mutation.runner import ROOT, TESTS_OF, passes_unchanged, preload, run_all, source_path
 
 SURVIVORS = ROOT / "tests" / "mutation" / "survivors.md"
-
-PRELOADED = (pydantic,)
-"""Imported before the first fork, so that no mutant has to wait for it."""
 
 
 def explained() -> set[str]:
@@ -37,6 +32,7 @@ def main() -> int:
     if options.list or not jobs:
         say("\n".join(mutant.name for _, mutant in jobs) or "no such mutant")
         return 0 if jobs else 2
+    preload()
     for module in sorted({module for module, _ in jobs}):
         if not passes_unchanged(module):
             say(f"the tests of {module} fail on the unchanged module: {', '.join(TESTS_OF[module])}")

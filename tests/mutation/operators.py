@@ -122,6 +122,8 @@ def _is_docstring(node: ast.AST) -> bool:
 
 
 def _is_type(node: ast.AST) -> bool:
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.BitOr):
+        return True  # Bound = AtLeast | AtMost: which classes belong together is for the type checker
     return (
         isinstance(node, ast.Subscript)
         and isinstance(node.value, ast.Name)
@@ -219,8 +221,6 @@ def _other_statements(node: ast.AST) -> Iterator[Other]:
         case ast.comprehension(target, iterable, ifs, is_async):
             for i in range(len(ifs)):
                 yield "drop filter", ast.comprehension(target, iterable, [*ifs[:i], *ifs[i + 1 :]], is_async)
-        case ast.Return(ast.expr() as value) if not (isinstance(value, ast.Constant) and value.value is None):
-            yield "return nothing", ast.Return(ast.Constant(None))
         case ast.Match(subject, cases) if len(cases) > 1:
             for i in range(len(cases)):
                 yield f"drop case {i}", ast.Match(subject, [*cases[:i], *cases[i + 1 :]])

@@ -27,19 +27,31 @@ OPTIONS = (
 """A bare pytest: the plugins of the project's own run cost more than most of these tests."""
 
 TESTS = ROOT / "tests" / "gpuproof"
-PROFILES = ("test_profile.py", "test_profile_refusals.py")
+PROFILES = ("test_profile_refusals.py", "test_profile.py")
 TESTS_OF: dict[str, tuple[str, ...]] = {
     "verdict": ("test_verdict.py",),
     "finding": ("test_verdict.py",),
     "decision": ("test_decision.py",),
     "limits": ("test_limits.py", "test_verdict.py"),
     "expectation": ("test_limits.py", "test_decision.py", "test_verdict.py"),
-    "profile": PROFILES,
     "profile_limits": PROFILES,
     "profile_merge": PROFILES,
+    "profile": PROFILES,
     "profile_model": PROFILES,
 }
 """The modules that are mutated, and the tests that must notice. What only words a refusal is left out."""
+
+IMPORTED_IN_ORDER = (
+    *("failure", "expectation", "limits", "finding", "verdict", "decision"),
+    *("profile_error", "profile_model", "profile_explain", "profile_limits", "profile_merge", "profile"),
+)
+"""Every module here imports only modules before it, so that a mutant keeps those and loads the others anew."""
+
+
+def preload() -> None:
+    """Import the judging once, so that the forked processes need not."""
+    for module in IMPORTED_IN_ORDER:
+        importlib.import_module(f"gpuproof.{module}")
 
 
 def source_path(module: str) -> Path:
@@ -97,6 +109,8 @@ def _fork(module: str, mutant: Mutant) -> int:
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 1)
         os.dup2(silence, 2)
+        for later in IMPORTED_IN_ORDER[IMPORTED_IN_ORDER.index(module) :]:
+            sys.modules.pop(f"gpuproof.{later}", None)
         sys.meta_path.insert(0, _Finder(module, mutant.source))
         tests = [str(TESTS / name) for name in TESTS_OF[module] if (TESTS / name).exists()]
         code = int(pytest.main([*OPTIONS, *tests]))

@@ -17,6 +17,8 @@ from simcluster.api.schema.models import Field, Model, Type, class_of, model
 _QUANTITY = re.compile(r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$")
 _SEEN_AS = {str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
 _GO = {"str": "string", "int": "int32", "float": "float64", "bool": "bool", "bytes": "[]uint8", "time": "time.Time"}
+_NULLABLE = frozenset({"lastProbeTime", "lastTransitionTime"})
+"""Fields of conditions that a real API server shows as null."""
 _LONG = frozenset({"Seconds", "Generation", "generation", "runAsUser", "runAsGroup", "fsGroup"})
 
 
@@ -62,7 +64,10 @@ def _model(shape: Model, value: dict[str, Any], walk: _Walk) -> dict[str, Any]:
             walk.unknown.append(walk.at(name))
         elif type(inner) is str and known.type.form == "str":
             checked[name] = inner
-        elif inner is not None:
+        elif inner is None:
+            if name in _NULLABLE:
+                checked[name] = None
+        else:
             walk.path.append(name)
             checked[name] = _value(shape, known, known.type, inner, walk)
             walk.path.pop()

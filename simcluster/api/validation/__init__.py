@@ -8,6 +8,7 @@ from simcluster.api.resources import Request
 from simcluster.api.validation.changes import immutable
 from simcluster.api.validation.jobs import check_job
 from simcluster.api.validation.names import check_metadata
+from simcluster.api.validation.others import check_other
 from simcluster.api.validation.pods import check_pod
 from simcluster.api.validation.sizes import check_size
 
@@ -28,6 +29,7 @@ def validate(request: Request) -> Object:
         causes += check_metadata(kind, obj)
         if kind.name == "pods":
             causes += check_pod(obj)
+        causes += check_other(kind.name, obj)
     causes += check_size(kind.name, obj)
     if causes:
         raise errors.invalid(kind, obj["metadata"].get("name") or "", causes)

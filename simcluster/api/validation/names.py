@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 
 from simcluster.api.errors import Cause, invalid_value, required
 from simcluster.api.kinds import Kind
@@ -71,16 +72,20 @@ def label_error(name: str) -> str | None:
 
 def check_labels(labels: dict[str, str], field: str) -> list[Cause]:
     """Causes for keys and values that are no labels."""
+    return [cause for key, value in labels.items() for cause in _check_label(key, value, field)]
+
+
+@lru_cache(maxsize=4096)
+def _check_label(key: str, value: str, field: str) -> tuple[Cause, ...]:
     causes: list[Cause] = []
-    for key, value in labels.items():
-        prefix, found, name = key.rpartition("/")
-        if not re.fullmatch(_QUALIFIED, name) or (found and not re.fullmatch(_SUBDOMAIN, prefix)):
-            causes.append(invalid_value(field, json.dumps(key), _KEY_TEXT))
-        if len(value) > 63:
-            causes.append(invalid_value(field, json.dumps(value), "must be no more than 63 bytes"))
-        elif not re.fullmatch(_VALUE, value):
-            causes.append(invalid_value(field, json.dumps(value), _VALUE_TEXT))
-    return causes
+    prefix, found, name = key.rpartition("/")
+    if not re.fullmatch(_QUALIFIED, name) or (found and not re.fullmatch(_SUBDOMAIN, prefix)):
+        causes.append(invalid_value(field, json.dumps(key), _KEY_TEXT))
+    if len(value) > 63:
+        causes.append(invalid_value(field, json.dumps(value), "must be no more than 63 bytes"))
+    elif not re.fullmatch(_VALUE, value):
+        causes.append(invalid_value(field, json.dumps(value), _VALUE_TEXT))
+    return tuple(causes)
 
 
 def check_metadata(kind: Kind, obj: Object) -> list[Cause]:

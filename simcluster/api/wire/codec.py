@@ -16,6 +16,7 @@ from simcluster.api.kinds import Kind
 from simcluster.api.port import ApiError, EventType, Object
 from simcluster.api.store import Entry
 from simcluster.api.wire import tables
+from simcluster.api.wire.columns import Column
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -101,7 +102,7 @@ class MetadataOnly:
 class Rows:
     """Tables, as kubectl get prints them."""
 
-    def __init__(self, kind: Kind, include: str, extra: Sequence[tables.Column] = ()) -> None:
+    def __init__(self, kind: Kind, include: str, extra: Sequence[Column] = ()) -> None:
         self._table = tables.table_of(kind, extra)
         self._include = include
         self._headed = False
@@ -141,7 +142,7 @@ class Rows:
         return _partial(obj)
 
 
-def choose(kind: Kind, accept: str, include: str, extra: Sequence[tables.Column] = ()) -> tuple[Encoder, str]:
+def choose(kind: Kind, accept: str, include: str, extra: Sequence[Column] = ()) -> tuple[Encoder, str]:
     """The encoder and content type for an Accept header. Raises ApiError 406."""
     if not accept or accept == JSON:
         return Whole(kind), JSON

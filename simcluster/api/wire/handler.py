@@ -206,8 +206,8 @@ class Handler:
 
 
 def _refusal(error: ApiError, headers: dict[str, str]) -> web.Response:
-    if error.code == 504:
-        headers = {**headers, "Retry-After": "1"}
+    if wait_s := (error.details or {}).get("retryAfterSeconds"):
+        headers = {**headers, "Retry-After": str(wait_s)}
     body = {key: value for key, value in error.body().items() if value != "" or key != "reason"}
     return web.Response(body=codec.dumps(body), status=error.code, content_type=codec.JSON, headers=headers)
 

@@ -158,8 +158,7 @@ class Subresources:
         replicas = int((wanted.get("spec") or {}).get("replicas", 0))
 
         def change(obj: Object) -> Object:
-            obj["spec"]["replicas"] = replicas
-            return obj
+            return {**obj, "spec": {**obj["spec"], "replicas": replicas}}
 
         write = options.write(call.query, call.agent, call.warnings)
         return call.json(_scale_of(self._resources.modify(kind, name, namespace, change, options=write).obj))

@@ -56,7 +56,7 @@ class Writes:
         if validation == "Ignore":
             return checked
         complaints = [f'unknown field "{path}"' for path in unknown]
-        if validation == "Strict":
+        if "fieldValidation" in call.query:
             complaints += [f'duplicate field "{path}"' for path in duplicates(body)]
         if complaints and validation == "Strict":
             where = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}'

@@ -163,7 +163,8 @@ class JobController:
         now = asyncio.get_running_loop().time()
         step = plan(found, self._timing.job_backoff_s, now, self._index.ends.of)
         if step.delete:
-            return await self._delete(found, step.delete, release_first=found.spec.suspended)
+            # Pods that the Job itself gives up are no failures, so they leave its accounting first (09).
+            return await self._delete(found, step.delete, release_first=True)
         if step.wait_s > 0:
             self._queue.add_after(key, step.wait_s)
             # Kubernetes reports no active pod while it waits, whatever still runs (03c, 03d).

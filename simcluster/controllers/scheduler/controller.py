@@ -20,6 +20,7 @@ from simcluster.controllers.scheduler.queue import SchedulingQueue, Waiting
 from simcluster.controllers.scheduler.scoring import best
 from simcluster.controllers.scheduler.snapshot import Snapshot
 from simcluster.controllers.scheduler.volumes import PodVolumes
+from simcluster.controllers.workqueue import UNEXPECTED_SHAPE
 from simcluster.timing import Timing
 
 log = logging.getLogger(__name__)
@@ -116,7 +117,7 @@ class Scheduler:
                 log.info("pod %s/%s: %s", waiting.pod.namespace, waiting.pod.name, error.message)
                 self._queue.park(waiting)
                 self._changed()
-            except (KeyError, TypeError, ValueError, AttributeError):
+            except UNEXPECTED_SHAPE:
                 # A pod in a shape nobody expected must not keep all others from their nodes.
                 log.exception("pod %s/%s", waiting.pod.namespace, waiting.pod.name)
                 self._queue.park(waiting)

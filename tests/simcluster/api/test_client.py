@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from simcluster.api.port import ApiError, Object
+from simcluster.api.port import ApiError, Object, PatchKind
 from simcluster.api.server import ApiServer
 
 
@@ -155,3 +155,19 @@ async def test_field_selectors_find_the_pods_of_a_node(api: ApiServer) -> None:
     with pytest.raises(ApiError) as refused:
         await api.client.list("pods", field_selector="spec.colour=red")
     assert refused.value.code == 400
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("merge", {"metadata": {"labels": {"x": "1"}}, "spec": {"activeDeadlineSeconds": 9}}),
+        ("strategic", {"spec": {"containers": [{"name": "c", "image": "other:1"}], "activeDeadlineSeconds": 9}}),
+        ("json", [{"op": "add", "path": "/metadata/labels/x", "value": "1"}]),
+    ],
+)
+async def test_a_patch_leaves_what_was_handed_out_before_as_it_was(api: ApiServer, kind: PatchKind, body: Any) -> None:
+    before = await api.client.create("pods", pod(), "default")
+    kept = copy.deepcopy(before)
+    after = await api.client.patch("pods", "p", body, "default", kind=kind)
+    assert after != before
+    assert before == kept

@@ -13,17 +13,24 @@ from simcluster.timing import Timing
 from tests.simcluster.controllers.world import Gate, World
 
 SCALE = 0.05
+ROOT_CA = "-----BEGIN CERTIFICATE-----"
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+def scale() -> float:
+    """How fast the cluster's clock runs; a module of slow happenings may override it."""
+    return SCALE
+
+
+@pytest.fixture
+async def world(scale: float) -> AsyncIterator[World]:
     """The cluster with controllers running and no node yet."""
-    timing = Timing(scale=SCALE)
+    timing = Timing(scale=scale)
     gate = Gate()
     server = ApiServer(registry=KubeletRegistry(), hooks=[gate])
     manager = ControllerManager(server.client, timing)
     world = World(server.client, timing, gate=gate)
-    await manager.start()
+    await manager.start(root_ca=ROOT_CA)
     await world.start()
     yield world
     await world.stop()

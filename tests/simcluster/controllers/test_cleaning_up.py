@@ -47,6 +47,8 @@ async def running_pods(world: World, count: int, selector: str = "", ns: str = N
 async def test_every_namespace_has_a_service_account_and_the_root_certificate(world: World) -> None:
     await namespace(world, "fresh")
     await world.client.get("serviceaccounts", "default", "fresh")
+    bundle = await world.client.get("configmaps", "kube-root-ca.crt", "fresh")
+    assert bundle["data"]["ca.crt"].startswith("-----BEGIN CERTIFICATE")
     await world.client.delete("serviceaccounts", "default", "fresh")
 
     async def back() -> bool:

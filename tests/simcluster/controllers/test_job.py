@@ -99,6 +99,12 @@ async def test_less_parallelism_takes_pods_away(one: World) -> None:
     await one.until(left)
     assert len(await one.until(lambda: one.events("SuccessfulDelete"))) == 3
 
+    async def settled() -> Object | None:
+        status = fields.status(await one.client.get(JOB, "j", NS))
+        return status if status.get("active") == 1 and not status["terminating"] else None
+
+    assert "failed" not in await one.until(settled)
+
 
 async def test_a_refused_pod_is_tried_again_with_growing_delay_and_told_by_events_only(one: World) -> None:
     text = 'pods "j-0-xxxxx" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0'

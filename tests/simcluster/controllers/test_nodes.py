@@ -50,6 +50,12 @@ class Heart:
 
 
 @pytest.fixture
+def scale() -> float:
+    """Silence is noticed after 50 s of a real cluster."""
+    return 0.025
+
+
+@pytest.fixture
 async def heart(world: World) -> AsyncIterator[Heart]:
     """A node with a lease; pods run until deleted."""
     world.act = lambda _pod: Act(run_s=None)

@@ -1,0 +1,94 @@
+"""How a container is started: the mounts, devices and variables that its pod and node give it.
+
+Owns the translation of a container's spec into a `Launch`. It must not know states or the API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from simcluster.api.port import Object
+from simcluster.node.context import GPU_RESOURCE, NodeContext
+from simcluster.node.rootfs import RootPlan
+from simcluster.node.runtime import Launch, LaunchError
+
+Bind = tuple[str, str, bool]
+_GPU_STATE = "/run/simcluster/gpus"
+_TOOLS = "/opt/simcluster"
+
+
+class LaunchPlanner:
+    """Plans the containers of one pod; `volumes` holds the place of each volume once they are set up."""
+
+    def __init__(self, node: NodeContext, uid: str, directory: Path) -> None:
+        self.volumes: dict[str, Path] = {}
+        self._node = node
+        self._uid = uid
+        self._directory = directory
+
+    def plan(self, container: Object, env: Mapping[str, str], argv: Sequence[str], message: Path) -> Launch:
+        """The launch of one container; its last words go to the file `message`. Raises `LaunchError`."""
+        site = self._node.site
+        variables = dict(env)
+        message_path = container.get("terminationMessagePath") or "/dev/termination-log"
+        binds = [*site.root.binds, *self._files(), *self._gpus(container, variables), *self._mounts(container)]
+        binds.append((str(message), message_path, False))
+        if self._node.mode == "light":
+            variables["TERMINATION_LOG"] = message_path
+        binds.sort(key=lambda bind: bind[1].count("/"))
+        return Launch(
+            argv,
+            variables,
+            RootPlan(site.root.base, site.root.overlays, site.root.links, binds),
+            cwd=container.get("workingDir") or "/",
+            sandbox=self._uid if self._node.mode == "full" else None,
+        )
+
+    def forget(self, containers: Sequence[str]) -> None:
+        """The pod has ended."""
+        if self._node.gpus is not None:
+            for name in containers:
+                self._node.gpus.hide(self._gpu_state(name))
+
+    def _gpu_state(self, container: str) -> Path:
+        return self._directory / f"{container}.gpus"
+
+    def _files(self) -> list[Bind]:
+        tools = (str(self._node.site.shim), _TOOLS, True)
+        if self._node.mode != "full":
+            return [tools]
+        return [tools, *((str(self._directory / name), f"/etc/{name}", False) for name in ("hosts", "hostname"))]
+
+    def _mounts(self, container: Object) -> list[Bind]:
+        binds = []
+        for mount in container.get("volumeMounts") or []:
+            source = self.volumes[mount["name"]]
+            if mount.get("subPath"):
+                source = self._inside(source, mount["subPath"], mount["name"])
+            binds.append((str(source), mount["mountPath"].rstrip("/") or "/", bool(mount.get("readOnly"))))
+        return binds
+
+    def _inside(self, volume: Path, path: str, name: str) -> Path:
+        place = (volume / path).resolve()
+        if not place.is_relative_to(volume.resolve()):
+            raise LaunchError(f"failed to prepare subPath for volumeMount {name!r}")
+        if not place.exists():
+            place.mkdir(parents=True)
+        return place
+
+    def _gpus(self, container: Object, variables: dict[str, str]) -> list[Bind]:
+        if self._node.gpus is None:
+            return []
+        asked = int(((container.get("resources") or {}).get("limits") or {}).get(GPU_RESOURCE, 0))
+        granted = self._node.grant(self._uid, container["name"], asked)
+        seen = granted[: max(0, len(granted) - self._node.troubles.hidden_gpus)]
+        state = self._gpu_state(container["name"])
+        self._node.gpus.show(state, seen)
+        if seen:
+            variables["NVIDIA_VISIBLE_DEVICES"] = ",".join(seen)
+        variables["SIMCLUSTER_GPU_STATE"] = _GPU_STATE
+        variables["PATH"] = f"{_TOOLS}/gpu/bin:{variables.get('PATH', '')}"
+        libraries = [f"{_TOOLS}/gpu/lib", variables.get("LD_LIBRARY_PATH", "")]
+        variables["LD_LIBRARY_PATH"] = ":".join(part for part in libraries if part)
+        return [(str(state), _GPU_STATE, True)]
