@@ -169,6 +169,42 @@ def selftest(
         raise typer.Exit(USAGE) from error
 
 
+sim = typer.Typer(help="Leave a simulated cluster running, look at it, end it.", no_args_is_help=True)
+app.add_typer(sim, name="sim")
+NameOption = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="Of the cluster, where there are several.")
+]
+
+
+@sim.command("up")
+def sim_up(
+    topology: Annotated[str, typer.Option("--topology", metavar="NAME|FILE", help="Which nodes it has.")] = "small",
+    fault: Annotated[list[str] | None, typer.Option("--fault", metavar="ID", help="Inject it (repeatable).")] = None,
+    name: NameOption = None,
+) -> None:
+    """Start a simulated cluster in the background and print the path of its kubeconfig."""
+    from gpuproof.simulation import command  # noqa: PLC0415
+
+    faults = [word for one in fault or [] for word in ("--fault", one)]
+    raise typer.Exit(command("up", "--topology", topology, *faults, *_flag("--name", name)))
+
+
+@sim.command("down")
+def sim_down(name: NameOption = None) -> None:
+    """End it and remove everything it left."""
+    from gpuproof.simulation import command  # noqa: PLC0415
+
+    raise typer.Exit(command("down", *_flag("--name", name)))
+
+
+@sim.command("status")
+def sim_status(name: NameOption = None) -> None:
+    """Say as JSON which one runs; exit code 1 where none does."""
+    from gpuproof.simulation import command  # noqa: PLC0415
+
+    raise typer.Exit(command("status", *_flag("--name", name)))
+
+
 @app.command()
 def clean(
     context: ContextOption = None,

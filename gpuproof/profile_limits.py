@@ -43,7 +43,7 @@ LimitKey = tuple[str, str, frozenset[tuple[str, Scalar]]]
 
 def limit_key(table: LimitTable) -> LimitKey:
     """Return what a site file's limit replaces: check, metric or fact, operating point."""
-    return table.check, table.metric or table.fact or "", frozenset(table.at.items())
+    return table.check, table.name, frozenset(table.at.items())
 
 
 def read_limit(table: LimitTable, source: Source, index: int, cluster: ClusterExpectation) -> Limit:
@@ -51,10 +51,9 @@ def read_limit(table: LimitTable, source: Source, index: int, cluster: ClusterEx
     reader = _LimitReader(table, source, index)
     reader.refuse_unclear_subject()
     bound = reader.bound(cluster)
-    name = table.metric or table.fact or ""
     severity = Severity(table.severity)
     return Limit(
-        id=limit_id(table.check, name, table.at, severity),
+        id=limit_id(table.check, table.name, table.at, severity),
         check=table.check,
         bound=bound,
         severity=severity,
@@ -78,7 +77,7 @@ def refuse_duplicates(tables: Sequence[LimitTable], source: Source) -> None:
             raise source.error(
                 ("limit", index),
                 expected="one limit for each check, metric or fact, operating point (at) and severity",
-                actual=f"the same as limit[{seen[key]}]: {table.check} {table.metric or table.fact}",
+                actual=f"the same as limit[{seen[key]}]: {table.check} {table.name}",
                 next_step="delete one of the two, or give them different at = { … }",
             )
         seen[key] = index
@@ -94,7 +93,7 @@ class _LimitReader:
 
     def error(self, key: str | None, expected: str, actual: str, next_step: str) -> ProfileError:
         loc = ("limit", self.index) if key is None else ("limit", self.index, key)
-        name = f"{self.table.check} {self.table.metric or self.table.fact or ''}".strip()
+        name = f"{self.table.check} {self.table.name}".strip()
         return self.source.error(loc, expected=f"{expected} (limit on {name})", actual=actual, next_step=next_step)
 
     def refuse_unclear_subject(self) -> None:
@@ -121,10 +120,10 @@ class _LimitReader:
         given = [name for name in BOUNDS if getattr(self.table, name) is not None]
         if len(given) > 1:
             raise self.error(given[1], "one bound", " and ".join(given), "keep the one that decides")
-        if self.table.of is not None and given[:1] not in ([name] for name in RELATIVE):
+        if self.table.of is not None and not set(given) & set(RELATIVE):
             raise self.error("of", "min_fraction or max_fraction beside it", f"of = {self.table.of} alone", "add it")
         if given:
-            return self._one_bound(given[0], cluster)
+            return self._one_bound(given.pop(), cluster)
         if self.table.severity == "record_only":
             return Unbounded()
         raise self.error(
@@ -209,12 +208,9 @@ class _LimitReader:
             raise self.error(
                 "of", f"what it is a fraction of: {', '.join(Reference)}", "it is absent", 'add of = "ring_ceiling"'
             )
-        if name == "min_fraction" and not 0 < value <= 1:
-            raise self.error(name, "a share above 0 and up to 1", describe(value), "write 0.75 for 75 %")
-        if name == "max_fraction" and not 0 < value <= MAX_FRACTION:
-            raise self.error(
-                name, f"a factor above 0 and up to {MAX_FRACTION:g}", describe(value), "write 1.1 for +10 %"
-            )
+        top, example = (1.0, "0.75 for 75 %") if name == "min_fraction" else (MAX_FRACTION, "1.1 for +10 %")
+        if not 0 < value <= top:
+            raise self.error(name, f"a number above 0 and up to {top:g}", describe(value), f"write {example}")
         if of == "ring_ceiling":
             self._refuse_ring(cluster)
         return MinFraction(value, Reference(of)) if name == "min_fraction" else MaxFraction(value, Reference(of))

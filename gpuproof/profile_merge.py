@@ -62,12 +62,11 @@ def merge_cluster(chain: Chain, top: Source) -> ClusterExpectation:
     for source, file in chain:
         values |= {key: getattr(file.cluster, key) for key in file.cluster.model_fields_set}
         extra |= file.cluster.extra
-        clash = sorted(set(file.cluster.extra) & set(ClusterTable.model_fields))
-        if clash:
+        for key in sorted(set(file.cluster.extra) & set(ClusterTable.model_fields)):
             raise source.error(
-                ("cluster", "extra", clash[0]),
+                ("cluster", "extra", key),
                 expected="a key that [cluster] does not have itself",
-                actual=clash[0],
+                actual=key,
                 next_step="move it to [cluster]",
             )
     for key in ("gpu_product", "gpus_per_node", "nodes", "gpu_resource", "device"):

@@ -29,9 +29,9 @@ Parameter = Annotated[Scalar | list[Scalar], PlainValidator(_parameter)]
 
 
 class Table(BaseModel):
-    """A TOML table: strict types, no unknown keys, no NaN or infinity."""
+    """A TOML table: strict types, no unknown keys. What is not finite has been refused before."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, extra="forbid")
 
 
 class RdmaTable(Table):
@@ -187,6 +187,11 @@ class LimitTable(Table):
     of: Literal["ring_ceiling", "fleet_median", "baseline"] | None = None
     severity: Literal["fail", "warn", "record_only"]
     provenance: ProvenanceTable
+
+    @property
+    def name(self) -> str:
+        """The metric or fact that is held."""
+        return self.metric or self.fact or ""
 
 
 class WaiverTable(Table):

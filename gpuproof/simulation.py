@@ -87,6 +87,11 @@ def start(topology: str = "small", faults: Sequence[str] = (), time_scale: float
     return simulation
 
 
+def command(*words: str) -> int:
+    """Run one command of the simulator with this process's terminal; its exit code."""
+    return subprocess.run([sys.executable, "-m", "simcluster", *words], env=_environment(), check=False).returncode
+
+
 def _environment() -> dict[str, str]:
     here = str(Path(__file__).resolve().parent.parent)
     path = os.environ.get("PYTHONPATH")

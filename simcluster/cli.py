@@ -1,6 +1,6 @@
-"""The command line: `python -m simcluster serve | faults | check`, the only door for other programs.
+"""The command line: `python -m simcluster serve | up | down | status | faults | check`.
 
-Owns arguments, the ready line and exit codes. It must not know the cluster's parts.
+The only door for other programs. Owns arguments, the ready line and exit codes. It must not know the cluster's parts.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from simcluster.daemon import Daemon, DaemonError
 from simcluster.faults.file import Fault, FaultError, all_faults, find_faults
 from simcluster.node import boot
 from simcluster.node.check import problems
-from simcluster.topology import Topology, TopologyError, load
+from simcluster.topology import Topology, TopologyError, built_in, load
 
 if TYPE_CHECKING:
     from simcluster.cluster import Access, Cluster
@@ -35,15 +36,28 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="simcluster", description="A simulated Kubernetes cluster on 127.0.0.1.")
     commands = parser.add_subparsers(dest="command", required=True)
     serve = commands.add_parser("serve", help="run a cluster until a signal; prints one JSON line when it is ready")
-    serve.add_argument("--topology", default="small", help="small, rack, light-N, hollow-N, or a TOML file")
-    serve.add_argument("--fault", action="append", default=[], metavar="ID", help="inject a fault (repeatable)")
+    _add_cluster_options(serve)
     serve.add_argument("--dir", type=Path, help="where kubeconfig and log go; default: a temporary directory")
-    serve.add_argument("--time-scale", type=float, default=0.1, help="a real cluster's delays times this (default 0.1)")
-    serve.add_argument("--http", action="store_true", help="also listen on plain http (benches only)")
     serve.add_argument("--exit-with-stdin", action="store_true", help="stop when standard input ends")
+    up = commands.add_parser("up", help="start a cluster in the background; prints its kubeconfig's path")
+    _add_cluster_options(up)
+    for command in (
+        up,
+        commands.add_parser("down", help="end a background cluster and remove all it left"),
+        commands.add_parser("status", help="say as JSON which background cluster runs; exit 1 where none does"),
+    ):
+        command.add_argument("--name", default="default", help="of the cluster, where there are several")
     commands.add_parser("faults", help="list the faults as JSON")
     commands.add_parser("check", help="say whether this host can run a simulated cluster")
     return parser
+
+
+def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    names = ", ".join(built_in())
+    parser.add_argument("--topology", default="small", help=f"{names}, light-N, hollow-N, or a TOML file")
+    parser.add_argument("--fault", action="append", default=[], metavar="ID", help="a fault's id or file (repeatable)")
+    parser.add_argument("--time-scale", type=float, default=0.1, help="real delays times this (default 0.1)")
+    parser.add_argument("--http", action="store_true", help="also listen on plain http (benches only)")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,16 +69,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.command == "check":
         return _check()
+    if options.command in ("down", "status"):
+        return _background(options)
     try:
         topology, faults = load(options.topology), find_faults(options.fault)
     except (TopologyError, FaultError) as error:
         return _complain(str(error), USAGE_ERROR)
     if options.time_scale <= 0:
         return _complain("--time-scale must be greater than 0", USAGE_ERROR)
+    if options.command == "up":
+        return _background(options)
     handed = boot.inherited(os.environ)
     if handed is None:
         return _outside(words, options)
     return _inside(handed, options, topology, faults)
+
+
+def _background(options: argparse.Namespace) -> int:
+    try:
+        daemon = Daemon(options.name)
+        if options.command == "down":
+            return 0 if daemon.down() else _complain(f"no cluster {options.name!r} runs", FAILED)
+        running = daemon.up(_serve_arguments(options)) if options.command == "up" else daemon.status()
+    except DaemonError as error:
+        return _complain(str(error).removeprefix("simcluster: "), FAILED)
+    if running is None:
+        return _complain(f"no cluster {options.name!r} runs", FAILED)
+    print(running.kubeconfig if options.command == "up" else json.dumps(running.ready, indent=2))  # noqa: T201
+    return 0
+
+
+def _serve_arguments(options: argparse.Namespace) -> list[str]:
+    """The same options for `serve`, which runs in another working directory."""
+    words = ["--topology", _absolute(options.topology), "--time-scale", str(options.time_scale)]
+    for fault in options.fault:
+        words += ["--fault", _absolute(fault)]
+    return [*words, "--http"] if options.http else words
+
+
+def _absolute(word: str) -> str:
+    return str(Path(word).resolve()) if word.endswith(".toml") else word
 
 
 def _complain(text: str, code: int) -> int:

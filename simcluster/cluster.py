@@ -18,8 +18,11 @@ from simcluster.api.server import ApiServer
 from simcluster.controllers.manager import ControllerManager
 from simcluster.faults.engine import FaultEngine
 from simcluster.faults.file import Fault
+from simcluster.hardware.devices import DevicePlugins
 from simcluster.hardware.gpus import NodeGpus
+from simcluster.hardware.labels import hardware_labels
 from simcluster.hardware.standins import install_standins
+from simcluster.installed import install
 from simcluster.node.context import NodeContext, Site
 from simcluster.node.events import EventRecorder
 from simcluster.node.hosts import HostsFiles
@@ -28,7 +31,7 @@ from simcluster.node.network import AddressPool, make_bridge
 from simcluster.node.runtime import GATEWAY, Runtime
 from simcluster.node.site import base_environment, make_shim, root_plan
 from simcluster.timing import Timing
-from simcluster.topology import Mode, Pool, Topology, gpu_labels, node_names
+from simcluster.topology import Mode, Pool, Topology, node_names
 
 _CONTROL_PLANE = "control-plane"
 _IN_CLUSTER_PORT = 443
@@ -70,6 +73,7 @@ class Cluster:
         self._make_nodes()
         self.faults.prepare(self)
         await asyncio.gather(*(kubelet.start() for kubelet in self.kubelets.values()))
+        await install(self.api.client, self.topology)
         return access
 
     async def stop(self) -> None:
@@ -151,15 +155,17 @@ class Cluster:
             "memory": pool.memory,
             "pods": pool.pods,
         }
+        gpus = NodeGpus.of(name, pool.gpu) if pool.gpu is not None else None
         context = NodeContext(
             name=name,
             site=self._site,
             mode=pool.mode,
             host_ip=f"10.250.{number >> 8}.{(number & 255) + 1}",
             capacity=capacity,
-            gpus=NodeGpus.of(name, pool.gpu) if pool.gpu is not None else None,
+            gpus=gpus,
+            devices=DevicePlugins(gpus.units() if gpus is not None else {}),
             events=EventRecorder(self.api.client, self.timing, name),
-            labels={**(gpu_labels(pool.gpu) if pool.gpu is not None else {}), **pool.labels},
+            labels={**hardware_labels(pool), **pool.labels},
             taints=list(pool.taints),
         )
         self.kubelets[name] = NodeKubelet(context, self._hosts, self.registry)

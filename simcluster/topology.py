@@ -1,17 +1,22 @@
 """Topologies: which nodes a simulated cluster has, from a built-in name or a TOML file.
 
-Owns the file's shape and the node objects' labels. It must not know how nodes run.
+Owns the file's shape. It must not know how nodes run, nor which labels they carry.
 """
 
 from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from simcluster.hardware.presets import PRESETS
 
 Mode = Literal["full", "light", "hollow"]
+_FOLDER = Path(__file__).resolve().parent / "topologies"
+_Count = Annotated[int, Field(ge=0)]
+_Positive = Annotated[int, Field(gt=0)]
 
 
 class TopologyError(Exception):
@@ -22,23 +27,107 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class GpuModel(_Strict):
-    """The GPUs of a pool's nodes. `memory_mib` is what the driver reports, not the marketing number."""
+class Mig(_Strict):
+    """Partitioned GPUs: `profiles` says how many instances of which profile each of the first `gpus` GPUs holds.
 
-    count: Annotated[int, Field(ge=0)] = 2
+    `single` offers instances as nvidia.com/gpu, `mixed` as nvidia.com/mig-PROFILE beside the whole GPUs.
+    """
+
+    strategy: Literal["single", "mixed"] = "mixed"
+    profiles: Annotated[dict[str, _Positive], Field(min_length=1)]
+    gpus: _Positive | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Mig:
+        if self.strategy == "single" and (len(self.profiles) != 1 or self.gpus is not None):
+            raise ValueError("strategy single means one profile on all GPUs")
+        return self
+
+
+class TimeSlicing(_Strict):
+    """Each GPU is offered `replicas` times, as nvidia.com/gpu or (`rename`) as nvidia.com/gpu.shared."""
+
+    replicas: Annotated[int, Field(gt=1)]
+    rename: bool = False
+
+
+class GpuModel(_Strict):
+    """The GPUs of a pool's nodes. `model` (H100, H200, B200, A100, L40S) fills in what is not given.
+
+    `memory_mib` is what the driver reports, not the marketing number; `name` is what nvidia-smi calls it.
+    """
+
+    model: str = ""
+    count: _Count = 2
     product: str = "SIMULATED-GPU"
-    memory_mib: Annotated[int, Field(gt=0)] = 4096
+    name: str = ""
+    memory_mib: _Positive = 4096
     driver: str = "580.82.07"
     cuda: str = "13.0"
     compute: str = "9.0"
     family: str = "simulated"
+    machine: str = "simulated-machine"
+    power_w: _Positive = 700
+    sm_clock_mhz: _Positive = 1980
+    mem_clock_mhz: _Positive = 2619
+    mig_capable: bool = False
+    mig: Mig | None = None
+    time_slicing: TimeSlicing | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or not given.get("model"):
+            return given
+        preset = PRESETS.get(given["model"])
+        if preset is None:
+            raise ValueError(f"unknown model {given['model']!r}: expected one of {', '.join(PRESETS)}")
+        return {**preset, **given}
+
+    @model_validator(mode="after")
+    def _check(self) -> GpuModel:
+        if self.mig is not None and self.time_slicing is not None:
+            raise ValueError("mig and time_slicing exclude each other")
+        if self.mig is not None and not self.mig_capable:
+            raise ValueError("these GPUs cannot be partitioned: mig_capable is false")
+        return self
+
+    @property
+    def shown_name(self) -> str:
+        """The product as the driver names it."""
+        return self.name or self.product
+
+
+class Rdma(_Strict):
+    """RDMA adapters of a pool's nodes: one link each on a fabric of their own, shaped to `mbit`.
+
+    A container that is granted k of `resource` gets k adapters, or all of them where they are `shared` (then the node
+    offers `count`, as shared device plugins do). `gbps` is the rate that the adapter claims for its link.
+    """
+
+    resource: Annotated[str, Field(pattern=r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$")] = "rdma/ib"
+    devices: Annotated[int, Field(gt=0, le=8)] = 1
+    shared: bool = False
+    count: _Positive = 63
+    mbit: _Positive = 2500
+    gbps: _Positive = 400
+    link_layer: Literal["InfiniBand", "Ethernet"] = "InfiniBand"
+
+
+class Busy(_Strict):
+    """Pods of somebody else, there from the start, that hold GPUs on the pool's first `nodes` nodes."""
+
+    nodes: _Positive = 1
+    gpus: _Positive = 1
+    namespace: str = "tenant"
 
 
 class Pool(_Strict):
-    """Nodes alike. Names are `prefix` and a number from `first` on."""
+    """Nodes alike. Names are `prefix` and a number from `first` on. `eth0_mbit` shapes each node's own link to the
+    other nodes; 0 leaves it as fast as the host is."""
 
     prefix: str
-    nodes: Annotated[int, Field(ge=0)]
+    nodes: _Count
     first: int = 1
     gpu: GpuModel | None = None
     labels: dict[str, str] = {}
@@ -47,72 +136,70 @@ class Pool(_Strict):
     cpu: str = "16"
     memory: str = "64Gi"
     pods: str = "110"
+    rdma: Rdma | None = None
+    eth0_mbit: _Count = 0
+    busy: Busy | None = None
 
 
 class Topology(_Strict):
-    """A whole cluster's nodes, besides the control plane's one."""
+    """A whole cluster's nodes, besides the control plane's one; `dcgm` installs the metrics exporter,
+    `object_store` an HTTP store that pods reach as object-store.simcluster.svc."""
 
     name: str
     control_plane: bool = True
+    dcgm: bool = False
+    object_store: bool = False
     pools: list[Pool]
 
 
-def gpu_pool(
-    nodes: int, *, mode: Mode = "full", gpus: int = 2, labels: dict[str, str] | None = None, first: int = 1
-) -> Pool:
-    """A pool of simulated GPU nodes gpu-01 …, tainted as GPU operators do."""
+def gpu_pool(nodes: int, *, mode: Mode) -> Pool:
+    """A pool of simulated GPU nodes gpu-01 … of two GPUs each, tainted as GPU operators do."""
     return Pool(
         prefix="gpu-",
         nodes=nodes,
-        first=first,
-        gpu=GpuModel(count=gpus),
-        labels={"node-pool": "sim-train", **(labels or {})},
+        gpu=GpuModel(count=2),
+        labels={"node-pool": "sim-train"},
         taints=[{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}],
         mode=mode,
     )
 
 
-def _rack() -> Topology:
-    pools = []
-    for rack in range(4):
-        labels = {
-            "topology.kubernetes.io/zone": f"hall-{rack // 2 + 1}",
-            "topology.kubernetes.io/rack": f"rack-{rack + 1}",
-            "network.topology.nvidia.com/block": f"block-{rack // 2 + 1}",
-        }
-        pools.append(gpu_pool(4, gpus=8, labels=labels, first=rack * 4 + 1))
-    return Topology(name="rack", pools=pools)
+def built_in() -> list[str]:
+    """Names of the topologies that come with the simulator."""
+    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
 
 
 def load(source: str) -> Topology:
-    """`small`, `rack`, `light-N`, `hollow-N`, or the path of a TOML file; raises `TopologyError`."""
-    if source == "small":
-        return Topology(name="small", pools=[gpu_pool(4)])
-    if source == "rack":
-        return _rack()
+    """A built-in name, `light-N`, `hollow-N`, or the path of a TOML file; raises `TopologyError`."""
     kind, _, number = source.partition("-")
     if number.isdigit() and kind == "light":
         return Topology(name=source, pools=[gpu_pool(int(number), mode="light")])
     if number.isdigit() and kind == "hollow":
         return Topology(name=source, pools=[gpu_pool(int(number), mode="hollow")])
-    return _read(Path(source))
+    return _read(_FOLDER / f"{source}.toml" if source in built_in() else Path(source))
 
 
 def _read(path: Path) -> Topology:
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise TopologyError(
-            f"no topology {str(path)!r}: expected small, rack, light-N, hollow-N or a TOML file"
-        ) from error
+    except (FileNotFoundError, IsADirectoryError) as error:
+        names = ", ".join(built_in())
+        raise TopologyError(f"no topology {str(path)!r}: expected {names}, light-N, hollow-N or a TOML file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise TopologyError(f"{path}: not TOML: {error}") from error
     try:
-        return Topology.model_validate({"name": path.stem, **data})
+        topology = Topology.model_validate({"name": path.stem, **data})
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise TopologyError(f"{path}: {where}: {first['msg']}") from error
+    seen: set[str] = set()
+    for pool in topology.pools:
+        for node in node_names(pool):
+            if node in seen:
+                raise TopologyError(f"{path}: two pools have a node {node!r}: give one of them another prefix or first")
+            seen.add(node)
+    return topology
 
 
 def node_names(pool: Pool) -> list[str]:
@@ -120,40 +207,3 @@ def node_names(pool: Pool) -> list[str]:
     last = pool.first + pool.nodes - 1
     width = max(2, len(str(last)))
     return [f"{pool.prefix}{number:0{width}d}" for number in range(pool.first, last + 1)]
-
-
-def gpu_labels(gpu: GpuModel) -> dict[str, str]:
-    """The labels that GPU feature discovery and the GPU operator put on a node with these GPUs."""
-    driver = gpu.driver.split(".")
-    major, _, minor = gpu.cuda.partition(".")
-    compute_major, _, compute_minor = gpu.compute.partition(".")
-    deployed = ("driver", "container-toolkit", "dcgm", "dcgm-exporter", "device-plugin", "gpu-feature-discovery")
-    return {
-        "nvidia.com/gpu.present": "true",
-        "nvidia.com/gpu.count": str(gpu.count),
-        "nvidia.com/gpu.product": gpu.product,
-        "nvidia.com/gpu.family": gpu.family,
-        "nvidia.com/gpu.machine": "simulated-machine",
-        "nvidia.com/gpu.memory": str(gpu.memory_mib),
-        "nvidia.com/gpu.mode": "compute",
-        "nvidia.com/gpu.replicas": "1",
-        "nvidia.com/gpu.sharing-strategy": "none",
-        "nvidia.com/gpu.compute.major": compute_major,
-        "nvidia.com/gpu.compute.minor": compute_minor or "0",
-        "nvidia.com/cuda.driver-version.full": gpu.driver,
-        "nvidia.com/cuda.driver-version.major": driver[0],
-        "nvidia.com/cuda.driver-version.minor": driver[1] if len(driver) > 1 else "0",
-        "nvidia.com/cuda.driver-version.revision": driver[2] if len(driver) > 2 else "",
-        "nvidia.com/cuda.runtime-version.full": gpu.cuda,
-        "nvidia.com/cuda.runtime-version.major": major,
-        "nvidia.com/cuda.runtime-version.minor": minor or "0",
-        "nvidia.com/mig.capable": "false",
-        "nvidia.com/mig.config": "all-disabled",
-        "nvidia.com/mig.config.state": "success",
-        "nvidia.com/mig.strategy": "single",
-        "nvidia.com/mps.capable": "false",
-        "nvidia.com/vgpu.present": "false",
-        "nvidia.com/gpu-driver-upgrade-state": "upgrade-done",
-        "feature.node.kubernetes.io/pci-10de.present": "true",
-        **{f"nvidia.com/gpu.deploy.{what}": "true" for what in deployed},
-    }

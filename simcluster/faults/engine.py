@@ -13,7 +13,7 @@ from typing import Protocol
 from simcluster.api.port import AdmissionHook, ApiError, Client, Object
 from simcluster.faults import file
 from simcluster.faults.admission import ForbidJobPods, LimitGpuMemory
-from simcluster.node.context import Site
+from simcluster.node.context import GPU_RESOURCE, Site
 from simcluster.node.kubelet import NodeKubelet
 from simcluster.topology import Topology
 
@@ -111,7 +111,7 @@ def _alter(kubelet: NodeKubelet, action: file.Action) -> None:
     node = kubelet.node
     match action:
         case file.OfferGpus():
-            node.troubles.offered_gpus = action.count
+            node.devices.offer(GPU_RESOURCE, action.count)
             node.labels["nvidia.com/gpu.count"] = str(action.count)
         case file.BreakGpu():
             _break(kubelet, action)

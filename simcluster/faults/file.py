@@ -204,8 +204,9 @@ def all_faults() -> list[Fault]:
 
 
 def find_faults(ids: Sequence[str]) -> list[Fault]:
-    """The named ones; raises `FaultError` for one that does not exist."""
+    """The named ones, or those of files (names that end in .toml); raises `FaultError` for one that does not exist."""
     known = {path.stem: path for path in _FOLDER.glob("*.toml")}
+    known |= {name: Path(name) for name in ids if name.endswith(".toml") and Path(name).is_file()}
     for name in ids:
         if name not in known:
             raise FaultError(f"no fault {name!r}; there are: {', '.join(sorted(known))}")

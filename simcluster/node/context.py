@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from simcluster.api.port import Client, Object
+from simcluster.hardware.devices import DevicePlugins
 from simcluster.hardware.gpus import NodeGpus
 from simcluster.node.events import EventRecorder
 from simcluster.node.images import ImageStore
@@ -33,8 +34,6 @@ class Troubles:
     message_limit: int | None = None
     hidden_gpus: int = 0
     """So many of a container's granted GPUs do not appear inside it."""
-    offered_gpus: int | None = None
-    """The device plugin offers so many, whatever the hardware has."""
 
 
 @dataclass(frozen=True)
@@ -70,34 +69,9 @@ class NodeContext:
     troubles: Troubles = field(default_factory=Troubles)
     labels: dict[str, str] = field(default_factory=dict)
     taints: list[dict[str, str]] = field(default_factory=list)
-    granted: dict[str, list[str]] = field(default_factory=dict)
-    """GPU UUIDs by "pod uid/container"."""
+    devices: DevicePlugins = field(default_factory=lambda: DevicePlugins({}))
 
     @property
     def directory(self) -> Path:
         """The node's own files."""
         return self.site.directory / "nodes" / self.name
-
-    @property
-    def offered_gpus(self) -> int:
-        """What the device plugin registers."""
-        if self.gpus is None:
-            return 0
-        offered = self.troubles.offered_gpus
-        return len(self.gpus.gpus) if offered is None else offered
-
-    def grant(self, uid: str, container: str, count: int) -> list[str]:
-        """UUIDs of `count` free GPUs for a container; fewer where there are not enough."""
-        if self.gpus is None or count <= 0:
-            return []
-        key = f"{uid}/{container}"
-        if key not in self.granted:
-            taken = {gpu for gpus in self.granted.values() for gpu in gpus}
-            free = [gpu.uuid for gpu in self.gpus.gpus[: self.offered_gpus] if gpu.uuid not in taken]
-            self.granted[key] = free[:count]
-        return self.granted[key]
-
-    def release(self, uid: str) -> None:
-        """The pod has ended: its GPUs are free at once."""
-        for key in [key for key in self.granted if key.startswith(f"{uid}/")]:
-            del self.granted[key]

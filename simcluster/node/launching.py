@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from simcluster.api.port import Object
-from simcluster.node.context import GPU_RESOURCE, NodeContext
+from simcluster.node.context import NodeContext
 from simcluster.node.rootfs import RootPlan
 from simcluster.node.runtime import Launch, LaunchError
 
@@ -80,8 +80,9 @@ class LaunchPlanner:
     def _gpus(self, container: Object, variables: dict[str, str]) -> list[Bind]:
         if self._node.gpus is None:
             return []
-        asked = int(((container.get("resources") or {}).get("limits") or {}).get(GPU_RESOURCE, 0))
-        granted = self._node.grant(self._uid, container["name"], asked)
+        asked = (container.get("resources") or {}).get("limits") or {}
+        held = self._node.devices.grant(self._uid, container["name"], asked)
+        granted = [unit for resource, units in held.items() if resource.startswith("nvidia.com/") for unit in units]
         seen = granted[: max(0, len(granted) - self._node.troubles.hidden_gpus)]
         state = self._gpu_state(container["name"])
         self._node.gpus.show(state, seen)

@@ -242,7 +242,7 @@ class PodWorker:
         self.finished.set()
         self._close_unstarted()
         self._final = True
-        self.node.release(self.uid)
+        self.node.devices.release(self.uid)
         await self._write()
         self._planner.forget(list(self.containers))
         self._hosts.remove(self.directory / "hosts")

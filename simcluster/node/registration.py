@@ -9,7 +9,7 @@ import os
 import uuid
 
 from simcluster.api.port import Object
-from simcluster.node.context import GPU_RESOURCE, NodeContext
+from simcluster.node.context import NodeContext
 from simcluster.node.images import KNOWN_IMAGES
 
 VERSION = "v1.36.2+simcluster"
@@ -23,7 +23,7 @@ _CONDITIONS = (
 
 def allocatable(node: NodeContext) -> dict[str, str]:
     """What pods may ask for."""
-    return {**node.capacity, **({GPU_RESOURCE: str(node.offered_gpus)} if node.gpus is not None else {})}
+    return {**node.capacity, **node.devices.allocatable()}
 
 
 def node_object(node: NodeContext, now: str) -> Object:
@@ -54,10 +54,9 @@ def node_object(node: NodeContext, now: str) -> Object:
 def node_status(node: NodeContext, now: str, since: dict[str, str]) -> Object:
     """The status; `since` gives each condition's last transition where that is not `now`."""
     identity = uuid.uuid5(uuid.NAMESPACE_DNS, node.name)
-    resources = allocatable(node)
     return {
-        "capacity": resources,
-        "allocatable": dict(resources),
+        "capacity": {**node.capacity, **node.devices.capacity()},
+        "allocatable": allocatable(node),
         "conditions": [
             {
                 "type": kind,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.table import Table
 
+from tests.bench import simulator
 from tests.bench.sweeps import Cost, sweep
 
 MOST_REQUESTS = 20
@@ -22,6 +23,9 @@ def main() -> int:
     """Run every bench."""
     console = Console(width=150)
     console.print(f"gpuproof --help: {help_cpu_s():.2f} s of CPU (bound 0.5)")
+    console.print(f"client: {simulator.CLIENT}")
+    for figure in simulator.all_figures():
+        console.print(figure.line())
     table = Table(
         "nodes", "pause s", "fault", "visited once", "not visited", "jobs", "requests", "MB received", "lag s", "took s"
     )

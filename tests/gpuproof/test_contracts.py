@@ -24,6 +24,7 @@ COMMANDS = {
     },
     "report": set(),
     "explain": {"--profile"},
+    "sim": set(),
     "selftest": {"--only", "--jobs"},
     "clean": {"--context", "--kubeconfig", "--in-cluster", "--run", "--yes"},
 }  # fmt: skip

@@ -63,6 +63,7 @@ def test_a_limit_is_what_its_table_says(tmp_path: Path) -> None:
     assert (first.bound, first.severity, first.provenance) == (AtLeast(400), Severity.FAIL, Derived("by the test"))
     assert (first.source_file, first.key) == (str(tmp_path / "profile.toml"), "limit[0]")
     assert (second.metric, second.fact, second.unit, second.per) == (None, "driver", "", Per.SUBJECT)
+    assert second.id == "words.driver"
     assert (second.bound, second.key) == (Expected("gpu_driver"), "limit[1]")
 
 
@@ -71,6 +72,7 @@ def test_a_limit_is_what_its_table_says(tmp_path: Path) -> None:
     [
         ("min = 0.5", AtLeast(0.5)),
         ("max = 0", AtMost(0)),
+        ("max = 900", AtMost(900)),
         ("equals = 3", Equals(3)),
         ("one_of = [1, 2]", OneOf((1, 2))),
         ('expected = "gpus_per_node"', Expected("gpus_per_node")),
@@ -78,6 +80,7 @@ def test_a_limit_is_what_its_table_says(tmp_path: Path) -> None:
         ('min_fraction = 1\nof = "ring_ceiling"', MinFraction(1, Reference.RING_CEILING)),
         ('min_fraction = 0.9\nof = "fleet_median"', MinFraction(0.9, Reference.FLEET_MEDIAN)),
         ('max_fraction = 10\nof = "baseline"', MaxFraction(10, Reference.BASELINE)),
+        ('max_fraction = 0.5\nof = "baseline"', MaxFraction(0.5, Reference.BASELINE)),
     ],
 )
 def test_every_kind_of_bound(tmp_path: Path, text: str, bound: object) -> None:
@@ -86,10 +89,24 @@ def test_every_kind_of_bound(tmp_path: Path, text: str, bound: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "bound"), [("equals = true", Equals(True)), ('one_of = ["a", "b"]', OneOf(("a", "b")))]
+    ("text", "bound"),
+    [("equals = true", Equals(True)), ("max = 5", AtMost(5)), ('one_of = ["a", "b"]', OneOf(("a", "b")))],
 )
 def test_a_fact_may_be_held_to_words(tmp_path: Path, text: str, bound: object) -> None:
     assert load(tmp_path, changed('expected   = "gpu_driver"', text)).limits[1].bound == bound
+
+
+def test_a_share_of_the_fleet_may_be_of_any_unit(tmp_path: Path) -> None:
+    text = changed('"GB/s"', '"s"', changed("min        = 400", 'max_fraction = 1.1\nof = "fleet_median"'))
+    assert load(tmp_path, text).limits[0].bound == MaxFraction(1.1, Reference.FLEET_MEDIAN)
+
+
+def test_two_checks_may_hold_the_same_metric(tmp_path: Path) -> None:
+    got = load(tmp_path, GOOD + LIMIT.replace('"speed"', '"words"').replace("400", "300"))
+    assert [(limit.check, limit.bound) for limit in got.limits if limit.metric] == [
+        ("speed", AtLeast(400)),
+        ("words", AtLeast(300)),
+    ]
 
 
 def test_a_recorded_limit_needs_no_bound(tmp_path: Path) -> None:
@@ -224,6 +241,16 @@ class TestExtends:
         assert got.deadlines == Deadlines(1, 2, 3, 4, 99)
         assert [limit.id for limit in got.limits] == [limit.id for limit in base.limits]
         assert got.files == (tmp_path / "base.toml", tmp_path / "profile.toml")
+
+    def test_free_expectations_of_both_files_hold(self, tmp_path: Path) -> None:
+        def held(key: str) -> str:
+            limit = WORDS.replace('"driver"', f'"{key}"').replace("gpu_driver", key)
+            return f'[cluster.extra]\n{key} = "x"\n' + limit
+
+        base = changed("[scope]", '[cluster.extra]\nfirmware = "x"\n\n[scope]')
+        base += WORDS.replace('"driver"', '"firmware"').replace("gpu_driver", "firmware")
+        got = load(tmp_path, self.SITE + held("bios"), base=base)
+        assert got.cluster.extra == {"firmware": "x", "bios": "x"}
 
     def test_the_checksum_covers_both_files(self, tmp_path: Path) -> None:
         got = load(tmp_path, self.SITE, base=GOOD)

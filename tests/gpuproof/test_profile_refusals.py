@@ -121,7 +121,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "fraction of a fact": (
         changed('expected   = "gpu_driver"', 'min_fraction = 0.9\nof = "baseline"'),
         "limit[1].min_fraction",
-        "only numbers have fractions",
+        "only numbers have fractions (limit on words driver)",
     ),
     "expectation that is not set": (
         changed('"gpu_driver"', '"gpu_drivr"'),
@@ -129,12 +129,21 @@ CASES: dict[str, tuple[str, str, str]] = {
         "did you mean gpu_driver?",
     ),
     "word expected of a metric": (bound('expected = "gpu_product"'), "limit[0].expected", "the key of a number"),
+    "truth value expected of a metric": (
+        changed("[scope]", "[cluster.extra]\nready = true\n\n[scope]", bound('expected = "ready"')),
+        "limit[0].expected",
+        "ready = the truth value true",
+    ),
     "word as a metric": (bound('equals = "400"'), "limit[0].equals", "write it without quotes"),
     "truth value as a metric": (bound("equals = true"), "limit[0].equals", "the truth value true"),
-    "words as a metric": (bound('one_of = [1, "2"]'), "limit[0].one_of", 'the text "2"'),
+    "words as a metric": (bound('one_of = [1, "2", "3"]'), "limit[0].one_of", 'the text "2"'),
     "choice of nothing": (bound("one_of = []"), "limit[0].one_of", "at least one value"),
-    "metric and fact": (limit_with('"busbw"', '"busbw"\nfact = "x"'), "limit[0]", "either metric or fact"),
-    "neither metric nor fact": (limit_with('metric     = "busbw"', ""), "limit[0]", "either metric or fact"),
+    "metric and fact": (limit_with('"busbw"', '"busbw"\nfact = "x"'), "limit[0]", "found:    both"),
+    "neither metric nor fact": (
+        limit_with('metric     = "busbw"', ""),
+        "limit[0]",
+        "(limit on speed)\n  found:    neither",
+    ),
     "no unit": (limit_with('unit       = "GB/s"', ""), "limit[0].unit", "the unit the number is reported in"),
     "blank unit": (limit_with('"GB/s"', '" "'), "limit[0].unit", "not blank"),
     "operating point of a fact": (
@@ -143,6 +152,13 @@ CASES: dict[str, tuple[str, str, str]] = {
         "facts have none",
     ),
     "operating point that names a GPU": (limit_with("bytes = 1024", "gpu = 0"), "limit[0].at", 'per = "gpu"'),
+    "operating point that names GPU and node": (
+        limit_with("bytes = 1024", "node = 1, gpu = 1"),
+        "limit[0].at",
+        "key gpu",
+    ),
+    "operating point that names a pod": (limit_with("bytes = 1024", 'pod = "a"'), "limit[0].at", "the key pod"),
+    "operating point that names a host": (limit_with("bytes = 1024", 'host = "a"'), "limit[0].at", "the key host"),
     "operating point that names a node": (limit_with("bytes = 1024", 'node = "a"'), "limit[0].at", "the key node"),
     "no severity": (limit_with('severity   = "fail"', ""), "limit[0].severity", "no default"),
     "unknown severity": (limit_with('"fail"', '"fial"'), "limit[0].severity", "'record_only'"),
@@ -177,6 +193,7 @@ CASES: dict[str, tuple[str, str, str]] = {
         "no default",
     ),
     "the same limit twice": (GOOD + LIMIT, "limit[2]", "the same as limit[0]: speed busbw"),
+    "the same fact twice": (GOOD + WORDS, "limit[2]", "the same as limit[1]: words driver"),
     "the same number with another bound": (
         GOOD + LIMIT.replace(SPEED_MIN, "max = 900"),
         "limit[2]",
@@ -246,7 +263,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "no cover": (changed('cover = "all"', ""), "scope.cover", "add cover"),
     "unknown cover": (changed('cover = "all"', 'cover = "some"'), "scope.cover", "'all', or { at_least"),
     "cover in per cent": (
-        changed('cover = "all"', "cover = { at_least = 90, within_days = 7 }"),
+        changed('cover = "all"', "cover = { at_least = 1.01, within_days = 7 }"),
         "scope.cover.at_least",
         "at most 1",
     ),
@@ -312,6 +329,50 @@ def test_it_is_refused_by_file_and_key(tmp_path: Path, text: str, key: str, word
     assert got.key == key
     assert word in str(got)
     assert all([got.expected, got.actual, got.next_step])
+
+
+MISSPELT = {
+    "scope": (changed("pool  =", "pol ="), "scope.pol", "pool"),
+    "canary": (
+        changed('cover = "all"', 'cover = { canary = { a = "b" }, nods = 2 }'),
+        "scope.cover.nods",
+        "nodes",
+    ),
+    "measured": (provenance('kind = "measured", evidnce = "x"'), "limit[0].provenance.evidnce", "evidence"),
+    "published": (provenance('kind = "published", ulr = "x"'), "limit[0].provenance.ulr", "url"),
+    "contract": (provenance('kind = "contract", claus = "x"'), "limit[0].provenance.claus", "clause"),
+    "provisional": (provenance('kind = "provisional", reasn = "x"'), "limit[0].provenance.reasn", "reason"),
+    "waiver": (waiver("owner  ", "ownr  "), "waiver[0].ownr", "owner"),
+    "deadlines": (changed("pulling_s ", "puling_s "), "deadlines.puling_s", "pulling_s"),
+}
+
+
+@pytest.mark.parametrize(("text", "key", "meant"), MISSPELT.values(), ids=MISSPELT)
+def test_in_every_table_a_misspelling_is_answered_by_the_nearest_key(
+    tmp_path: Path, text: str, key: str, meant: str
+) -> None:
+    got = refused(tmp_path, text)
+    assert got.key == key
+    assert got.actual.endswith(f"; did you mean {meant}?")
+
+
+@pytest.mark.parametrize("subject", ["*", "all", "any"])
+def test_no_waiver_is_for_everybody(tmp_path: Path, subject: str) -> None:
+    assert refused(tmp_path, waiver('"gpu-01"', f'"{subject}"')).key == "waiver[0].subject"
+
+
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [
+        *(("cluster", key) for key in ("gpu_product", "gpus_per_node", "nodes", "gpu_resource", "device")),
+        *(("deadlines", key) for key in ("scheduling_s", "pulling_s", "starting_s", "running_s", "run_s")),
+    ],
+)
+def test_what_has_no_default_must_be_there(tmp_path: Path, table: str, key: str) -> None:
+    text = "\n".join(row for row in GOOD.splitlines() if row.split("=")[0].strip() != key)
+    got = refused(tmp_path, text)
+    assert got.key == f"{table}.{key}"
+    assert got.next_step == f"add {key} = … to [{table}]"
 
 
 def test_the_profile_that_all_of_them_change_is_good(tmp_path: Path) -> None:

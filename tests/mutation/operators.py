@@ -127,7 +127,7 @@ def _is_type(node: ast.AST) -> bool:
     return (
         isinstance(node, ast.Subscript)
         and isinstance(node.value, ast.Name)
-        and node.value.id in {"tuple", "list", "dict", "Mapping", "Sequence", "Annotated", "Literal"}
+        and node.value.id in {"tuple", "list", "dict", "Mapping", "Sequence", "Literal"}
     )
 
 

@@ -4,6 +4,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
+import resource
 import signal
 import sys
 import time
@@ -17,8 +18,9 @@ from tests.mutation.operators import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = 2
-DEADLINE_S = 60.0
-"""A mutant that runs longer has been noticed: nobody would wait for it."""
+CPU_S = 10
+DEADLINE_S = 180.0
+"""A mutant that computes or waits longer has been noticed: nobody would wait for it. The tests themselves take 1 s."""
 
 OPTIONS = (
     *("-x", "-q", "--import-mode=importlib", "--noconftest", "-p", "no:cacheprovider", "-W", "error"),
@@ -105,6 +107,7 @@ def _fork(module: str, mutant: Mutant) -> int:
         return pid
     code = 1
     try:
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
         os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 1)
