@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from tests.contract.cluster import Cluster, open_cluster
 from tests.contract.golden.compare import differences
@@ -22,9 +23,10 @@ from tests.contract.simulator import simulated
 HERE = Path(__file__).parent
 IMAGE = "simcluster.local/python:3"
 TIME_SCALE = 0.2
-SIDE_BY_SIDE = 8
+SIDE_BY_SIDE = 12
 _COMMON = "common"
 
+Json = Any
 Differences = dict[str, list[str]]
 
 
@@ -64,8 +66,8 @@ def _length(name: str) -> int:
     return int(_expected(name)["length"])
 
 
-def _expected(name: str) -> dict[str, int]:
-    found: dict[str, int] = json.loads((HERE / "expected" / f"{name}.json").read_text(encoding="utf-8"))
+def _expected(name: str) -> Json:
+    return json.loads((HERE / "expected" / f"{name}.json").read_text(encoding="utf-8"))
     return found
 
 
@@ -82,9 +84,14 @@ def _cluster(directory: Path) -> Iterator[Cluster]:
         yield open_cluster(kubeconfig, IMAGE, TIME_SCALE, simulated=True, kubectl_binary=None)
 
 
+def _extra(name: str) -> list[Json]:
+    return [{"seen": [], **step} for step in options(name).get("extra", ())]
+
+
 def replay(cluster: Cluster, name: str) -> list[str]:
     """Replay one scenario; where it differed, or why it broke off."""
     expected = _expected(name)
+    expected["steps"] = sorted([*expected["steps"], *_extra(name)], key=lambda step: int(step["at"]))
     try:
         run = Replay(cluster, expected, actions(name), labels(name), options(name).get("factor", 1.0))
         seen = run.run()

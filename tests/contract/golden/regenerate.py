@@ -77,6 +77,9 @@ def _read(path: Path) -> Json:
 def _steps(folder: Path, lines: Sequence[Json], names: Names) -> list[Json]:
     requested = {(_resource(obj), obj["metadata"]["name"]): obj for obj in _read(folder / "request.json") or []}
     spoken = [found for found in _read(folder / "http.json") or [] if "t" in found]
+    said = {line["note"] for line in lines if line["type"] == "CLIENT"}
+    silent = [found for found in spoken if _note(found) not in said]
+    lines = sorted([*lines, *({"t": found["t"], "type": "CLIENT", "note": _note(found)} for found in silent)], key=_time)
     steps = []
     told: list[list[str]] = []
     for line in lines:
@@ -90,10 +93,18 @@ def _steps(folder: Path, lines: Sequence[Json], names: Names) -> list[Json]:
     return steps
 
 
+def _note(exchange: Json) -> str:
+    return f"{exchange['method']} {exchange['path']} -> {exchange['code']}"
+
+
+def _time(line: Json) -> int:
+    return int(line["t"])
+
+
 def _step(line: Json, requested: Json, spoken: Json) -> Json:
     at, note = line["t"], line["note"]
     for exchange in spoken:
-        if note == f"{exchange['method']} {exchange['path']} -> {exchange['code']}":
+        if note == _note(exchange):
             spoken.remove(exchange)
             keys = ("method", "path", "body", "content_type", "code", "response", "note", "request_headers")
             return {"at": at, **{key: _trimmed(exchange[key]) for key in keys if key in exchange}}

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.contract.cluster import CORE, Cluster, Namespace
+from tests.contract.cluster import CORE, Cluster, Namespace, config_map
 from tests.contract.golden.normalise import Facets, Names, event_line, facets
 from tests.contract.http import Answer, Http, Recorder, anonymous, bearing
 from tests.contract.waiting import Late, pause, until
@@ -29,6 +29,18 @@ _SECONDS = ("terminationGracePeriodSeconds", "activeDeadlineSeconds", "ttlSecond
             "gracePeriodSeconds", "deletionGracePeriodSeconds")  # fmt: skip
 _SITUATION_S = 10.0
 _QUIET_REAL_S = 4.0
+
+
+_ANYTHING = "application/json, */*"
+_ACCEPT = {
+    "Table": "application/json;as=Table;v=v1;g=meta.k8s.io",
+    "PartialObjectMetadataList": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+    "APIGroupDiscoveryList": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+}
+
+
+def _kind(response: Json) -> str:
+    return str(response.get("kind")) if isinstance(response, dict) else ""
 
 
 @dataclass(frozen=True)
@@ -77,6 +89,7 @@ class Replay:
         self.names = Names(self.ns.name, cluster.image)
         self.answers: list[Json] = []
         self._watches: list[Recorder] = []
+        self._known: tuple[int, dict[str, Facets]] = (-1, {})
 
     # -- watching ------------------------------------------------------------------------------------------------
 
@@ -102,7 +115,10 @@ class Replay:
 
     def facets(self) -> dict[str, Facets]:
         """Facets of all objects so far."""
-        return facets(self.names, [event for watch in self._watches for event in watch.events])
+        events = [event for watch in self._watches for event in watch.events]
+        if self._known[0] != len(events):
+            self._known = (len(events), facets(self.names, events))
+        return self._known[1]
 
     def close(self) -> None:
         """End the watches, drop the namespace."""
@@ -151,13 +167,20 @@ class Replay:
         path = self.real(step["path"])
         body = step.get("body")
         sent: Json = None
-        if isinstance(body, str) and not body.startswith("<"):
+        if body == "(1.1 MB)":
+            sent = config_map("big", {"k": "x" * 1_100_000})
+        elif isinstance(body, str) and not body.startswith("<"):
             sent = body.encode()
         elif body is not None:
             sent = self.body(body)
+        if "current rv" in step.get("note", ""):
+            sent["metadata"] = self.cluster.http.request("GET", path).json["metadata"]
         http = self._speaker(step.get("note", ""))
         kind = step.get("content_type", "application/json")
-        answer = http.request(step["method"], path, sent, content_type=kind)
+        accept = _ACCEPT.get(_kind(step.get("response")), _ANYTHING)
+        if step.get("note") == "406":
+            accept = "application/xml"
+        answer = http.request(step["method"], path, sent, content_type=kind, accept=accept)
         self.keep(step, answer)
         return answer
 

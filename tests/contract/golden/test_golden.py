@@ -20,13 +20,14 @@ def replayed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     wanted = {
         item.callspec.params["name"]
         for item in request.session.items
-        if isinstance(item, pytest.Function) and item.fspath == request.path and hasattr(item, "callspec")
+        if isinstance(item, pytest.Function) and item.path == Path(__file__) and hasattr(item, "callspec")
     } & set(claimed())
     base = tmp_path_factory.getbasetemp()
     return once(base.parent if hasattr(request.config, "workerinput") else base, sorted(wanted))
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", claimed())
 def test_a_scenario_replays(replayed: Differences, name: str) -> None:
     assert replayed[name] == []
