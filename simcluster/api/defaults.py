@@ -9,8 +9,17 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from simcluster.api.metadata import timestamp
 from simcluster.api.poddefaults import pod_spec, qos_class, tolerations_of
 from simcluster.api.port import Object
+
+_GATED: Mapping[str, Any] = {
+    "type": "PodScheduled",
+    "status": "False",
+    "lastProbeTime": None,
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
 
 
 def pod(obj: Object) -> Object:
@@ -22,7 +31,10 @@ def pod(obj: Object) -> Object:
     spec.setdefault("priority", 0)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     spec["tolerations"] = tolerations_of(spec)
-    return {**obj, "spec": spec, "status": {"phase": "Pending", "qosClass": qos_class(spec)}}
+    status: Object = {"phase": "Pending"}
+    if spec.get("schedulingGates"):
+        status["conditions"] = [{**_GATED, "lastTransitionTime": timestamp()}]
+    return {**obj, "spec": spec, "status": {**status, "qosClass": qos_class(spec)}}
 
 
 def _template(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,10 @@ _TOOLS = "/opt/simcluster"
 class LaunchPlanner:
     """Plans the containers of one pod; `volumes` holds the place of each volume once they are set up."""
 
-    def __init__(self, node: NodeContext, uid: str, directory: Path, rdma: PodRdma) -> None:
+    def __init__(
+        self, node: NodeContext, uid: str, directory: Path, rdma: PodRdma, *, share_pids: bool = False
+    ) -> None:
+        self._share_pids = share_pids
         self.volumes: dict[str, Path] = {}
         self._node = node
         self._uid = uid
@@ -46,6 +49,7 @@ class LaunchPlanner:
             RootPlan(site.root.base, site.root.overlays, site.root.links, binds),
             cwd=container.get("workingDir") or "/",
             sandbox=self._uid if self._node.mode == "full" else None,
+            share_pids=self._share_pids,
         )
 
     def forget(self, containers: Sequence[str]) -> None:

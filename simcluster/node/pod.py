@@ -25,6 +25,7 @@ from simcluster.node.podrdma import PodRdma
 from simcluster.node.reporting import StatusReporter, is_older
 from simcluster.node.runtime import Launch, LaunchError
 from simcluster.node.sources import PodFacts
+from simcluster.node.states import LOST
 from simcluster.node.status import PodView
 from simcluster.node.volumes import MountError, NodeStorage, VolumeBuilder
 
@@ -53,7 +54,8 @@ class PodWorker:
         self._final = False
         self._deadline_passed = False
         self._rdma = PodRdma(node, pod, self.directory)
-        self._planner = LaunchPlanner(node, self.uid, self.directory, self._rdma)
+        share_pids = bool(pod["spec"].get("shareProcessNamespace"))
+        self._planner = LaunchPlanner(node, self.uid, self.directory, self._rdma, share_pids=share_pids)
         self._dirty = asyncio.Event()
         self._reporter = StatusReporter(node.site.client)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -264,20 +266,15 @@ class PodWorker:
 
     def _close_unstarted(self) -> None:
         """Containers that never ran cannot have succeeded: a deleted pod that was still waiting is Failed."""
+        for container in self.containers.values():
+            if container.record.role == "sidecar" and "waiting" in container.record.state:
+                container.record.state = LOST
         if not self.stopping:
             return
         for container in self.containers.values():
             record = container.record
             if record.exit_code is None and record.role == "app":
-                record.state = {
-                    "terminated": {
-                        "exitCode": 137,
-                        "reason": "ContainerStatusUnknown",
-                        "message": "The container could not be located when the pod was terminated",
-                        "startedAt": None,
-                        "finishedAt": None,
-                    }
-                }
+                record.state = LOST
             record.finished = True
 
     def remove_files(self) -> None:

@@ -199,6 +199,8 @@ _DELETE_OPTIONS = Kind("", "v1", "deleteoptions", "DeleteOptions", namespaced=Fa
 def _patch_body(body: bytes) -> Any:
     try:
         return json.loads(body)
+    except RecursionError as error:
+        raise errors.bad_request("error decoding patch: exceeded max depth") from error
     except ValueError as error:
         shown = body.lstrip(b"{ ")[:1].decode(errors="replace")
         text = f"error decoding patch: invalid character '{shown}' looking for beginning of object key string"
