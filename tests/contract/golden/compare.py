@@ -149,7 +149,8 @@ def _exchange(exchange: Exchange, names: Names, options: Mapping[str, Any]) -> l
 def _plain(names: Names, text: str) -> str:
     """Without dumps of Go structures, ages, and the order in which two streams were written."""
     text = names.text(text)
-    text = re.sub(r"\n@@ .*", "", text, flags=re.DOTALL)
+    text = re.sub(r"(?<=previously negative\))\n.*", "", text, flags=re.DOTALL)
+    text = re.sub(r"^(.+)-[bcdfghjklmnpqrstvwxz2456789]{5}$", r"\1-RANDOM", text)
     text = re.sub(r'Invalid value: "?\{.*\}"?: ', "Invalid value: DUMP: ", text, flags=re.DOTALL)
     text = re.sub(r"(?<=in record \()\d+(?=\))", "N", text)
     text = re.sub(r"^(\d+[smhd])+$|(?<=\()(\d+[smhd])+(?= ago\))", "AGE", text)
