@@ -68,7 +68,6 @@ def _length(name: str) -> int:
 
 def _expected(name: str) -> Json:
     return json.loads((HERE / "expected" / f"{name}.json").read_text(encoding="utf-8"))
-    return found
 
 
 def _on_one_cluster(directory: Path, group: str, names: Sequence[str]) -> Differences:

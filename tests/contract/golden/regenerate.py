@@ -40,7 +40,7 @@ def load_watch(path: Path) -> list[Json]:
     for text in path.read_text(encoding="utf-8").splitlines():
         line = json.loads(text)
         if (obj := line.get("object")) is not None:
-            key = (obj.get("kind"), (obj.get("metadata") or {}).get("name"))
+            key = (str(obj.get("kind")), str((obj.get("metadata") or {}).get("name")))
             if line["type"] in {"MODIFIED", "DELETED"} and key in last:
                 _put_back(obj, last[key], set(line.pop("gone", [])))
             last[key] = obj
@@ -81,7 +81,9 @@ def _steps(folder: Path, lines: Sequence[Json], names: Names) -> list[Json]:
     said = {line["note"] for line in lines if line["type"] == "CLIENT"}
     posts = {line["t"] for line in lines if line["type"] == "CLIENT" and _POSTED.fullmatch(line["note"])}
     silent = [found for found in spoken if _note(found) not in said and found["t"] not in posts]
-    lines = sorted([*lines, *({"t": found["t"], "type": "CLIENT", "note": _note(found)} for found in silent)], key=_time)
+    lines = sorted(
+        [*lines, *({"t": found["t"], "type": "CLIENT", "note": _note(found)} for found in silent)], key=_time
+    )
     steps = []
     told: list[list[str]] = []
     for line in lines:

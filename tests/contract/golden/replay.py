@@ -19,7 +19,7 @@ from typing import Any
 from tests.contract.cluster import CORE, Cluster, Namespace, config_map
 from tests.contract.golden.normalise import Facets, Names, event_line, facets
 from tests.contract.http import Answer, Http, Recorder, anonymous, bearing
-from tests.contract.waiting import Late, pause, until
+from tests.contract.waiting import LateError, pause, until
 
 Json = Any
 Action = Callable[["Replay"], None]
@@ -79,7 +79,9 @@ def command(text: str, scale: float) -> str:
 class Replay:
     """One scenario on one cluster, in a namespace of its own."""
 
-    def __init__(self, cluster: Cluster, expected: Json, special: Mapping[str, Action], options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, cluster: Cluster, expected: Json, special: Mapping[str, Action], options: Mapping[str, Any]
+    ) -> None:
         self.cluster = cluster
         self.expected = expected
         self.special = special
@@ -99,7 +101,7 @@ class Replay:
         for resource in _WATCHED:
             query = {"timeoutSeconds": 300}
             if resource in {"pods", "jobs", "daemonsets"}:
-                query["resourceVersion"] = self.ns.list(resource)["metadata"]["resourceVersion"]
+                query["resourceVersion"] = self.ns.listing(resource)["metadata"]["resourceVersion"]
             self._watches.append(self.ns.watch(resource, **query))
         for resource in ("nodes", "namespaces"):
             if any(role.startswith(resource[:-1].capitalize() + "/") for role in self.expected["objects"]):
@@ -241,7 +243,7 @@ class Replay:
 
         try:
             until(reached, _SITUATION_S, "the recorded situation")
-        except Late:
+        except LateError:
             self.seen.notes.append(f"before {step.get('path') or step['note']}: never saw {missing}")
 
     def _reliable(self, found: Sequence[str]) -> bool:
@@ -261,7 +263,9 @@ class Replay:
 
     def _last(self, started: float, before: int) -> None:
         """Wait until every object reached its last recorded values, then as long as a late surprise would take."""
-        ends = [[role, facet, line[-1]] for role, mine in self.expected["objects"].items() for facet, line in mine.items()]
+        ends = [
+            [role, facet, line[-1]] for role, mine in self.expected["objects"].items() for facet, line in mine.items()
+        ]
         ends = [found for found in ends if self._reliable(found)]
 
         def reached() -> bool:
@@ -271,7 +275,7 @@ class Replay:
         rest = self.scaled((self.expected["length"] - before) / 1000) - (time.monotonic() - started)
         try:
             until(reached, max(rest, 0.0) + _SITUATION_S, "the recorded end")
-        except Late:
+        except LateError:
             self.seen.notes.append("the recorded end was not reached")
         pause(max(self.scaled((self.expected["length"] - before) / 1000) - (time.monotonic() - started), 0.0))
         pause(self.scaled(_QUIET_REAL_S))
