@@ -57,7 +57,9 @@ class Cluster:
         answer = self.http.request("POST", f"{CORE}/namespaces", body)
         assert answer.code == 201, answer.text
         namespace = Namespace(self, name)
-        until(lambda: namespace.get("serviceaccounts", "default").code == 200, self.s(10), "the default service account")
+        until(
+            lambda: namespace.get("serviceaccounts", "default").code == 200, self.s(10), "the default service account"
+        )
         return namespace
 
     def nodes(self) -> list[Json]:
@@ -123,7 +125,7 @@ class Namespace:
         assert answer.code == 200, answer.text
         return answer.json
 
-    def list(self, resource: str, **query: Any) -> Json:
+    def listing(self, resource: str, **query: Any) -> Json:
         """The list object."""
         answer = self.http.request("GET", self.path(resource), query=query)
         assert answer.code == 200, answer.text
@@ -131,7 +133,7 @@ class Namespace:
 
     def items(self, resource: str, **query: Any) -> list[Json]:
         """The items of a list."""
-        found: list[Json] = self.list(resource, **query)["items"]
+        found: list[Json] = self.listing(resource, **query)["items"]
         return found
 
     def post(self, resource: str, body: Json, **options: Any) -> Answer:
@@ -215,7 +217,12 @@ class Namespace:
 
     def evict(self, pod: str, **more: Any) -> Answer:
         """POST an eviction."""
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": self.name}, **more}
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": self.name},
+            **more,
+        }
         return self.http.request("POST", self.path("pods", pod, "eviction"), body)
 
     def drop(self) -> None:
@@ -337,7 +344,7 @@ def pages(namespace: Namespace, resource: str, limit: int) -> Iterator[Json]:
     """The pages of a paged list, to the last."""
     token = ""
     while True:
-        page = namespace.list(resource, limit=limit, **({"continue": token} if token else {}))
+        page = namespace.listing(resource, limit=limit, **({"continue": token} if token else {}))
         yield page
         token = page["metadata"].get("continue", "")
         if not token:

@@ -5,6 +5,7 @@ Owns connections, requests and watch streams. It must not know any kind of objec
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import ssl
@@ -67,7 +68,8 @@ class Access:
 def access_of(kubeconfig: Path) -> Access:
     """The current context of a kubeconfig, read by the official client (so exec plugins work too)."""
     settings = client.Configuration()
-    config.load_kube_config(config_file=str(kubeconfig), client_configuration=settings)
+    load: Any = config.load_kube_config
+    load(config_file=str(kubeconfig), client_configuration=settings)
     bearer = str(settings.auth_settings().get("BearerToken", {}).get("value") or "")
     return Access(
         server=settings.host.rstrip("/"),
@@ -148,9 +150,7 @@ class Http:
             return self.access.server + path
         return f"{self.access.server}{path}{'&' if '?' in path else '?'}{urlencode(query, doseq=True)}"
 
-    def _headers(
-        self, accept: str, content_type: str | None, more: Mapping[str, str] | None
-    ) -> dict[str, str]:
+    def _headers(self, accept: str, content_type: str | None, more: Mapping[str, str] | None) -> dict[str, str]:
         found = {"Accept": accept, "User-Agent": "contract"}
         if content_type:
             found["Content-Type"] = content_type
@@ -210,10 +210,8 @@ class Stream:
         """Cut the connection."""
         cut = getattr(self._response, "shutdown", None)
         if cut is not None:
-            try:
+            with contextlib.suppress(OSError, RuntimeError, ValueError):  # it may have ended already
                 cut()
-            except (OSError, RuntimeError, ValueError):
-                pass  # already ended
         self._response.close()
 
     def __enter__(self) -> Stream:

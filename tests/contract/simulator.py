@@ -16,12 +16,14 @@ from pathlib import Path
 _READY_S = 40.0
 
 
-class NotStarted(Exception):
+class NotStartedError(Exception):
     """The simulated cluster did not become ready; the text is what it said."""
 
 
 @contextlib.contextmanager
-def simulated(directory: Path, *, time_scale: float, topology: str = "small", more: Sequence[str] = ()) -> Iterator[Path]:
+def simulated(
+    directory: Path, *, time_scale: float, topology: str = "small", more: Sequence[str] = ()
+) -> Iterator[Path]:
     """A running simulated cluster; yields its kubeconfig. `directory` gets its files and its log."""
     directory.mkdir(parents=True, exist_ok=True)
     words = ["serve", "--exit-with-stdin", "--topology", topology, "--time-scale", str(time_scale)]
@@ -44,7 +46,7 @@ def _ready_line(process: subprocess.Popen[bytes], directory: Path) -> dict[str, 
     readable, _, _ = select.select([process.stdout], [], [], _READY_S)
     line = process.stdout.readline() if readable else b""
     if not line:
-        raise NotStarted((directory / "stderr").read_text(encoding="utf-8", errors="replace") or "no ready line")
+        raise NotStartedError((directory / "stderr").read_text(encoding="utf-8", errors="replace") or "no ready line")
     found: dict[str, str] = json.loads(line)
     return found
 

@@ -44,7 +44,13 @@ def _grant(ns: Namespace, name: str, *rules: Json) -> None:
 
 def _is_status(answer: Answer, code: int, reason: str) -> None:
     body = answer.json
-    assert (answer.code, body["kind"], body["status"], body["reason"], body["code"]) == (code, "Status", "Failure", reason, code)
+    assert (answer.code, body["kind"], body["status"], body["reason"], body["code"]) == (
+        code,
+        "Status",
+        "Failure",
+        reason,
+        code,
+    )
 
 
 @pytest.mark.parametrize("path", [f"{CORE}/nodes", "/version", "/api", f"{CORE}/nonsense", "/metrics"])
@@ -67,7 +73,9 @@ def test_a_refusal_names_user_verb_resource_and_namespace(home: Namespace, weak:
     answer = weak.request("GET", home.path("pods"))
     _is_status(answer, 403, "Forbidden")
     user = f"system:serviceaccount:{home.name}:weak"
-    text = f'pods is forbidden: User "{user}" cannot list resource "pods" in API group "" in the namespace "{home.name}"'
+    text = (
+        f'pods is forbidden: User "{user}" cannot list resource "pods" in API group "" in the namespace "{home.name}"'
+    )
     assert answer.json["message"] == text
     assert answer.json["details"] == {"kind": "pods"}
 
@@ -92,7 +100,9 @@ def test_without_a_role_nothing_is_allowed(home: Namespace, weak: Http, method: 
     _is_status(weak.request(method, home.path(*parts), body), 403, "Forbidden")
 
 
-def test_a_role_allows_its_verbs_on_its_resources_in_its_namespace(cluster: Cluster, home: Namespace, weak: Http) -> None:
+def test_a_role_allows_its_verbs_on_its_resources_in_its_namespace(
+    cluster: Cluster, home: Namespace, weak: Http
+) -> None:
     _grant(home, "reader", {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]})
     until(lambda: weak.request("GET", home.path("configmaps")).code == 200, cluster.s(10), "the role works")
     assert weak.request("GET", home.path("configmaps", "kube-root-ca.crt")).code == 200
@@ -121,7 +131,11 @@ def test_a_role_may_name_single_objects_and_subresources(cluster: Cluster, home:
 
 
 def test_no_one_may_grant_what_he_has_not(cluster: Cluster, home: Namespace, weak: Http) -> None:
-    _grant(home, "granter", {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["create", "get"]})
+    _grant(
+        home,
+        "granter",
+        {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["create", "get"]},
+    )
     until(lambda: weak.request("GET", home.path("roles", "granter")).code == 200, cluster.s(10), "the role works")
     role = {
         "apiVersion": RBAC[6:],

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.contract.cluster import STAYS, Build, Cluster, Namespace, phase
-from tests.contract.websockets import STATUS, STDERR, STDOUT, Refused, exec_in
+from tests.contract.http import Json
+from tests.contract.websockets import STATUS, STDERR, STDOUT, RefusedError, exec_in
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +93,8 @@ def test_a_terminal_turns_line_ends_and_merges_streams(pods: Namespace) -> None:
         ("done", {}, 500, 'container not found ("c")'),
     ],
 )
-def test_the_handshake_is_refused(pods: Namespace, pod: str, query: dict[str, str], code: int, text: str) -> None:
-    with pytest.raises(Refused) as refusal:
+def test_the_handshake_is_refused(pods: Namespace, pod: str, query: dict[str, Json], code: int, text: str) -> None:
+    with pytest.raises(RefusedError) as refusal:
         exec_in(pods, pod, ["true"], **query)
     assert refusal.value.code == code
     assert text in refusal.value.body

@@ -63,7 +63,9 @@ def test_a_body_that_is_no_config_map(ns: Namespace, body: bytes, codes: set[int
     _refused(answer.code, answer.json, codes)
 
 
-@pytest.mark.parametrize("name", ["../../etc/passwd", "UPPER", "a/b", "a" * 300, "-a", "a b", "a\u0000b", "ä", ".", ".."])
+@pytest.mark.parametrize(
+    "name", ["../../etc/passwd", "UPPER", "a/b", "a" * 300, "-a", "a b", "a\u0000b", "ä", ".", ".."]
+)
 def test_a_name_that_is_none(ns: Namespace, name: str) -> None:
     answer = ns.post("configmaps", config_map(name))
     _refused(answer.code, answer.json, {422})
@@ -95,7 +97,9 @@ def test_data_of_more_than_a_mebibyte(ns: Namespace) -> None:
     ],
 )
 def test_a_path_that_leads_nowhere(ns: Namespace, path: str) -> None:
-    line = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: {ns.http.access.authorization}\r\nConnection: close\r\n\r\n"
+    line = (
+        f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: {ns.http.access.authorization}\r\nConnection: close\r\n\r\n"
+    )
     answer = ns.http.raw(line.encode())
     code = int(answer.split(b" ", 2)[1])
     assert code in {301, 307, 400, 403, 404}, answer[:300]
@@ -187,13 +191,15 @@ def test_a_host_path_shows_the_nodes_files_not_the_hosts(cluster: Cluster, build
     try:
         mount = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
         script = "cat /v/shadow /v/etc/shadow /v/1/environ /v/self/environ 2>/dev/null | wc -c"
-        spec = {
+        spec: dict[str, Json] = {
             "containers": [build.container("c", script, **mount)],
             "volumes": [{"name": "v", "hostPath": {"path": path}}],
         }
         answer = own.post("pods", build.pod("p", "", **spec))
         if answer.code == 201:
-            pod = own.wait("pods", "p", lambda found: found["status"]["phase"] != "Pending" or bool(own.events("p", "FailedMount")))
+            pod = own.wait(
+                "pods", "p", lambda found: found["status"]["phase"] != "Pending" or bool(own.events("p", "FailedMount"))
+            )
             if pod["status"]["phase"] != "Pending":
                 own.finished("p")
                 assert own.log("p").text.strip() == "0"

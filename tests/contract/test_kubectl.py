@@ -256,11 +256,19 @@ def test_taint(k: Kubectl, drained: str) -> None:
 
 def test_drain_evicts_what_runs_there(k: Kubectl, build: Build, drained: str) -> None:
     k.ns.create("pods", build.pod("there", STAYS, nodeName=drained))
-    k.ns.create("jobs", build.job("moves", ["sleep", "600"], 1, spec={"nodeSelector": {"kubernetes.io/hostname": drained}}))
+    k.ns.create(
+        "jobs", build.job("moves", ["sleep", "600"], 1, spec={"nodeSelector": {"kubernetes.io/hostname": drained}})
+    )
     k.ns.running("there")
     k.ns.wait("jobs", "moves", lambda job: job["status"].get("ready") == 1)
     text = k(
-        "drain", drained, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--grace-period=1", "--timeout=60s",
+        "drain",
+        drained,
+        "--ignore-daemonsets",
+        "--delete-emptydir-data",
+        "--force",
+        "--grace-period=1",
+        "--timeout=60s",
         "--pod-selector=batch.kubernetes.io/job-name=moves",
     )
     assert "evicted" in text

@@ -40,10 +40,10 @@ def test_pages_are_one_snapshot_while_others_write(ten: Namespace) -> None:
 
 def test_a_page_says_how_many_remain(ten: Namespace) -> None:
     total = len(ten.items("configmaps"))
-    page = ten.list("configmaps", limit=4)
+    page = ten.listing("configmaps", limit=4)
     assert len(page["items"]) == 4
     assert page["metadata"]["remainingItemCount"] == total - 4
-    last = ten.list("configmaps", limit=100, **{"continue": page["metadata"]["continue"]})
+    last = ten.listing("configmaps", limit=100, **{"continue": page["metadata"]["continue"]})
     assert len(last["items"]) == total - 4
     assert "continue" not in last["metadata"]
 
@@ -58,7 +58,7 @@ def test_an_expired_token_is_410_with_a_fresh_token_that_goes_on(ten: Namespace)
         pytest.skip("this cluster still remembers its first version")
     assert answer.code == 410
     assert answer.json["reason"] == "Expired"
-    fresh = ten.list("configmaps", limit=2, **{"continue": answer.json["metadata"]["continue"]})
+    fresh = ten.listing("configmaps", limit=2, **{"continue": answer.json["metadata"]["continue"]})
     assert [item["metadata"]["name"] for item in fresh["items"]] == ["m4", "m5"]
 
 
@@ -107,7 +107,7 @@ def test_a_list_of_an_absent_namespace_is_empty(cluster: Cluster) -> None:
 
 
 def test_items_of_a_list_have_no_kind_of_their_own(ten: Namespace) -> None:
-    found = ten.list("configmaps")
+    found = ten.listing("configmaps")
     assert found["kind"] == "ConfigMapList"
     assert all("kind" not in item and "apiVersion" not in item for item in found["items"])
 

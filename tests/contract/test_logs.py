@@ -129,9 +129,11 @@ def test_following_a_deleted_pod_ends_without_an_error(ns: Namespace, build: Bui
 
 
 def test_the_previous_log_is_that_of_the_last_life(ns: Namespace, build: Build) -> None:
-    script = "if [ -e /v/f ]; then echo second; trap 'exit 0' TERM; sleep 600 & wait; fi; touch /v/f; echo first; exit 1"
+    script = (
+        "if [ -e /v/f ]; then echo second; trap 'exit 0' TERM; sleep 600 & wait; fi; touch /v/f; echo first; exit 1"
+    )
     mount = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
-    spec = {"restartPolicy": "OnFailure", "volumes": [{"name": "v", "emptyDir": {}}]}
+    spec: dict[str, Json] = {"restartPolicy": "OnFailure", "volumes": [{"name": "v", "emptyDir": {}}]}
     ns.create("pods", build.pod("p", "", containers=[build.container("c", script, **mount)], **spec))
     until(lambda: ns.log("p").text == "second\n", ns.cluster.s(60), "its second life")
     assert ns.log("p", previous="true").text == "first\n"

@@ -34,7 +34,9 @@ def _patch(cluster: Cluster, name: str, spec: Json) -> None:
 
 
 def _pin(cluster: Cluster, name: str) -> Json:
-    return {"nodeSelector": {"kubernetes.io/hostname": _node(cluster, name)["metadata"]["labels"]["kubernetes.io/hostname"]}}
+    return {
+        "nodeSelector": {"kubernetes.io/hostname": _node(cluster, name)["metadata"]["labels"]["kubernetes.io/hostname"]}
+    }
 
 
 def test_a_node_says_what_it_has_and_how_it_is(cluster: Cluster) -> None:
@@ -100,7 +102,9 @@ def test_a_no_execute_taint_evicts(cluster: Cluster, ns: Namespace, build: Build
     assert condition(last, "DisruptionTarget", "reason") == "DeletionByTaintManager"
 
 
-def test_a_pod_bound_beyond_a_nodes_gpus_is_refused_by_the_kubelet(cluster: Cluster, ns: Namespace, build: Build) -> None:
+def test_a_pod_bound_beyond_a_nodes_gpus_is_refused_by_the_kubelet(
+    cluster: Cluster, ns: Namespace, build: Build
+) -> None:
     with_gpus = [found for found in cluster.nodes() if int(found["status"]["allocatable"].get("nvidia.com/gpu", 0))]
     if not with_gpus:
         pytest.skip("no node has nvidia.com/gpu")
@@ -110,7 +114,9 @@ def test_a_pod_bound_beyond_a_nodes_gpus_is_refused_by_the_kubelet(cluster: Clus
     ns.create("pods", build.pod("p", "", containers=[build.container("c", "true", **limits)], nodeName=node))
     status = ns.finished("p")["status"]
     assert (status["phase"], status["reason"]) == ("Failed", "OutOfnvidia.com/gpu")
-    assert status["message"].startswith("Pod was rejected: Node didn't have enough resource: nvidia.com/gpu, requested: ")
+    assert status["message"].startswith(
+        "Pod was rejected: Node didn't have enough resource: nvidia.com/gpu, requested: "
+    )
     assert "containerStatuses" not in status
 
 
@@ -140,7 +146,9 @@ def _daemon(build: Build, name: str, tolerations: list[Json]) -> Json:
 
 
 def test_a_daemon_runs_on_tolerated_nodes_only(cluster: Cluster, ns: Namespace, build: Build) -> None:
-    tainted = [n for n in cluster.nodes() if any(t["effect"] != "PreferNoSchedule" for t in n["spec"].get("taints") or [])]
+    tainted = [
+        n for n in cluster.nodes() if any(t["effect"] != "PreferNoSchedule" for t in n["spec"].get("taints") or [])
+    ]
     everywhere, free = len(cluster.nodes()), len(cluster.nodes()) - len(tainted)
     ns.create("daemonsets", _daemon(build, "plain", []))
     ns.create("daemonsets", _daemon(build, "tol", [{"operator": "Exists"}]))
@@ -152,9 +160,9 @@ def test_a_daemon_runs_on_tolerated_nodes_only(cluster: Cluster, ns: Namespace, 
     assert len({pod["spec"]["nodeName"] for pod in pods}) == everywhere
     names = {pod["spec"]["nodeName"] for pod in pods}
     terms = {
-        pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0][
-            "matchFields"
-        ][0]["values"][0]
+        pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][
+            0
+        ]["matchFields"][0]["values"][0]
         for pod in pods
     }
     assert terms == names, "bound by an affinity for the node's name"

@@ -104,7 +104,10 @@ def test_a_pod_that_ends_goes_through_running_before_its_phase_is_final(ns: Name
 
 
 def test_a_program_that_ends_on_term_ends_early(ns: Namespace, build: Build) -> None:
-    ns.create("pods", build.pod("p", "trap 'exit 4' TERM; while :; do sleep 600 & wait $!; done", terminationGracePeriodSeconds=60))
+    ns.create(
+        "pods",
+        build.pod("p", "trap 'exit 4' TERM; while :; do sleep 600 & wait $!; done", terminationGracePeriodSeconds=60),
+    )
     ns.running("p")
     with ns.watch("pods") as watch:
         start = time.monotonic()
@@ -158,7 +161,7 @@ def test_a_crash_loop_is_a_waiting_reason_of_a_running_pod(ns: Namespace, build:
 def test_init_containers_run_one_after_the_other_before_the_rest(ns: Namespace, build: Build) -> None:
     volume = {"name": "v", "emptyDir": {}}
     mount = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
-    spec = {
+    spec: dict[str, Json] = {
         "volumes": [volume],
         "initContainers": [
             build.container("one", "echo one >> /v/log", **mount),
@@ -190,7 +193,7 @@ def test_a_sidecar_ends_with_the_pod(ns: Namespace, build: Build) -> None:
 
 
 def test_statuses_are_found_by_name_only(ns: Namespace, build: Build) -> None:
-    spec = {"containers": [build.container("measure", "exit 7"), build.container("hold", "sleep 0.2")]}
+    spec: dict[str, Json] = {"containers": [build.container("measure", "exit 7"), build.container("hold", "sleep 0.2")]}
     ns.create("pods", build.pod("p", "", **spec))
     pod = ns.finished("p")
     assert (terminated(pod, "measure")["exitCode"], terminated(pod, "hold")["exitCode"]) == (7, 0)
@@ -206,7 +209,11 @@ def test_defaults_are_filled_in(ns: Namespace) -> None:
         "spec": {"containers": [{"name": "c", "image": "contract.invalid/x:1"}], "nodeSelector": {"no": "such"}},
     }
     spec = ns.create("pods", minimal)["spec"]
-    assert (spec["restartPolicy"], spec["terminationGracePeriodSeconds"], spec["dnsPolicy"]) == ("Always", 30, "ClusterFirst")
+    assert (spec["restartPolicy"], spec["terminationGracePeriodSeconds"], spec["dnsPolicy"]) == (
+        "Always",
+        30,
+        "ClusterFirst",
+    )
     assert (spec["schedulerName"], spec["serviceAccountName"]) == ("default-scheduler", "default")
     assert spec["containers"][0]["terminationMessagePath"] == "/dev/termination-log"
     assert spec["containers"][0]["imagePullPolicy"] == "IfNotPresent"
@@ -225,6 +232,9 @@ def test_the_shared_process_namespace_has_another_pid_1(ns: Namespace, build: Bu
 def test_a_pod_cannot_see_another_pods_processes(ns: Namespace, build: Build) -> None:
     ns.create("pods", build.pod("other", STAYS))
     ns.running("other")
-    ns.create("pods", build.pod("p", ["python3", "-c", "import os; print(sorted(n for n in os.listdir('/proc') if n.isdigit()))"]))
+    ns.create(
+        "pods",
+        build.pod("p", ["python3", "-c", "import os; print(sorted(n for n in os.listdir('/proc') if n.isdigit()))"]),
+    )
     ns.finished("p")
     assert ns.log("p").text == "['1']\n"

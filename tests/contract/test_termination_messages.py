@@ -106,7 +106,7 @@ def test_the_path_may_be_another(told: dict[str, Json]) -> None:
 
 
 def test_a_message_is_readable_while_another_container_holds_the_pod(ns: Namespace, build: Build) -> None:
-    spec = {
+    spec: dict[str, Json] = {
         "containers": [
             build.container("measure", "printf result > /dev/termination-log; exit 7"),
             build.container("hold", STAYS),

@@ -125,7 +125,10 @@ def test_a_projected_token_speaks_for_the_service_account(ns: Namespace, build: 
 def test_a_read_only_mount_refuses_writes(ns: Namespace, build: Build) -> None:
     mount = {"volumeMounts": [{"name": "v", "mountPath": "/v", "readOnly": True}]}
     script = "touch /v/f 2>/dev/null && echo written || echo refused"
-    ns.create("pods", build.pod("p", "", containers=[build.container("c", script, **mount)], volumes=[{"name": "v", "emptyDir": {}}]))
+    ns.create(
+        "pods",
+        build.pod("p", "", containers=[build.container("c", script, **mount)], volumes=[{"name": "v", "emptyDir": {}}]),
+    )
     ns.finished("p")
     assert ns.log("p").text == "refused\n"
 
@@ -134,7 +137,9 @@ def test_a_sub_path_mounts_one_file(ns: Namespace, build: Build) -> None:
     ns.create("configmaps", config_map("cm", {"a": "1\n"}))
     mount = {"volumeMounts": [{"name": "v", "mountPath": "/etc/one.conf", "subPath": "a"}]}
     volumes = [{"name": "v", "configMap": {"name": "cm"}}]
-    ns.create("pods", build.pod("p", "", containers=[build.container("c", "cat /etc/one.conf", **mount)], volumes=volumes))
+    ns.create(
+        "pods", build.pod("p", "", containers=[build.container("c", "cat /etc/one.conf", **mount)], volumes=volumes)
+    )
     ns.finished("p")
     assert ns.log("p").text == "1\n"
 
@@ -182,7 +187,9 @@ def test_a_changed_config_map_reaches_a_running_pod(cluster: Cluster, ns: Namesp
     ns.create("pods", _pod(build, "p", f"{STAYS}", {"configMap": {"name": "cm"}}))
     ns.running("p")
     ns.patch("configmaps", "cm", {"data": {"a": "new"}})
-    assert json.loads(cluster.http.request("GET", f"{CORE}/namespaces/{ns.name}/configmaps/cm").body)["data"]["a"] == "new"
+    assert (
+        json.loads(cluster.http.request("GET", f"{CORE}/namespaces/{ns.name}/configmaps/cm").body)["data"]["a"] == "new"
+    )
     if cluster.kubectl_binary is None:
         pytest.skip("no kubectl on this machine")
     until(

@@ -29,7 +29,7 @@ def _version(obj: Json) -> str:
 
 
 def test_a_watch_from_a_list_tells_every_later_change_once_in_order(cluster: Cluster, ns: Namespace) -> None:
-    start = ns.list("configmaps")["metadata"]["resourceVersion"]
+    start = ns.listing("configmaps")["metadata"]["resourceVersion"]
     with ns.watch("configmaps", resourceVersion=start) as watch:
         ns.create("configmaps", config_map("a"))
         ns.patch("configmaps", "a", {"data": {"k": "1"}})
@@ -85,7 +85,7 @@ def test_a_version_that_is_no_number_is_refused(ns: Namespace) -> None:
 
 def test_timeout_seconds_ends_a_watch_without_a_last_word(cluster: Cluster, ns: Namespace) -> None:
     ns.create("configmaps", config_map("a"))
-    start = ns.list("configmaps")["metadata"]["resourceVersion"]
+    start = ns.listing("configmaps")["metadata"]["resourceVersion"]
     query = {"watch": "1", "timeoutSeconds": "1", "resourceVersion": start, "allowWatchBookmarks": "true"}
     with cluster.http.stream(ns.path("configmaps"), query) as stream:
         assert [event for event in stream.events() if event["type"] != "BOOKMARK"] == []
@@ -114,7 +114,7 @@ def test_initial_events_need_not_older_than(ns: Namespace) -> None:
 
 def test_leaving_a_selection_is_told_as_deleted_and_entering_as_added(cluster: Cluster, ns: Namespace) -> None:
     ns.create("configmaps", config_map("a", labels={"x": "1"}))
-    start = ns.list("configmaps")["metadata"]["resourceVersion"]
+    start = ns.listing("configmaps")["metadata"]["resourceVersion"]
     with ns.watch("configmaps", labelSelector="x=1", resourceVersion=start) as watch:
         ns.patch("configmaps", "a", {"metadata": {"labels": {"x": "2"}}})
         ns.patch("configmaps", "a", {"metadata": {"labels": {"x": "1"}}})
@@ -123,7 +123,7 @@ def test_leaving_a_selection_is_told_as_deleted_and_entering_as_added(cluster: C
 
 
 def test_a_field_selector_watches_one_object(cluster: Cluster, ns: Namespace) -> None:
-    start = ns.list("configmaps")["metadata"]["resourceVersion"]
+    start = ns.listing("configmaps")["metadata"]["resourceVersion"]
     with ns.watch("configmaps", fieldSelector="metadata.name=b", resourceVersion=start) as watch:
         for name in "abc":
             ns.create("configmaps", config_map(name))
@@ -146,7 +146,7 @@ def test_a_watch_on_one_objects_path_is_a_plain_get(ns: Namespace) -> None:
 
 def test_a_watch_tells_of_its_own_namespace_only(cluster: Cluster, ns: Namespace) -> None:
     other = cluster.namespace()
-    start = ns.list("configmaps")["metadata"]["resourceVersion"]
+    start = ns.listing("configmaps")["metadata"]["resourceVersion"]
     try:
         with ns.watch("configmaps", resourceVersion=start) as watch:
             other.create("configmaps", config_map("elsewhere"))
@@ -158,7 +158,7 @@ def test_a_watch_tells_of_its_own_namespace_only(cluster: Cluster, ns: Namespace
 
 def test_a_cut_watch_resumed_from_its_last_event_loses_nothing(cluster: Cluster, ns: Namespace) -> None:
     told: list[str] = []
-    version = ns.list("configmaps")["metadata"]["resourceVersion"]
+    version = ns.listing("configmaps")["metadata"]["resourceVersion"]
     made = 0
     for _ in range(3):
         with ns.watch("configmaps", resourceVersion=version) as watch:

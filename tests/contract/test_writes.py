@@ -71,7 +71,9 @@ def test_null_in_a_merge_patch_removes(ns: Namespace) -> None:
 
 
 def test_a_strategic_patch_merges_lists_by_their_key(ns: Namespace, build: Build) -> None:
-    job = build.job("j", "true", suspend=True, spec={"containers": [build.container("c", "true"), build.container("d", "true")]})
+    job = build.job(
+        "j", "true", suspend=True, spec={"containers": [build.container("c", "true"), build.container("d", "true")]}
+    )
     ns.create("jobs", job)
     patch = {"metadata": {"finalizers": ["example.com/one"]}}
     assert ns.patch("jobs", "j", patch, "strategic").code == 200

@@ -14,19 +14,19 @@ T = TypeVar("T")
 POLL_S = 0.04
 
 
-class Late(AssertionError):
+class LateError(AssertionError):
     """A condition did not come true before its deadline."""
 
 
-def until(condition: Callable[[], T | None | bool], deadline_s: float, what: str | Callable[[], str]) -> T:
-    """The condition's first true value; raises `Late` naming what was waited for after `deadline_s` seconds."""
+def until(condition: Callable[[], T | bool | None], deadline_s: float, what: str | Callable[[], str]) -> T:
+    """The condition's first true value; raises `LateError` naming what was waited for after `deadline_s` seconds."""
     end = time.monotonic() + deadline_s
     while True:
         value = condition()
         if value:
             return value  # type: ignore[return-value]
         if time.monotonic() > end:
-            raise Late(f"not within {deadline_s:g} s: {what() if callable(what) else what}")
+            raise LateError(f"not within {deadline_s:g} s: {what() if callable(what) else what}")
         time.sleep(POLL_S)
 
 

@@ -20,7 +20,7 @@ STDIN, STDOUT, STDERR, STATUS = 0, 1, 2, 3
 CLOSE_STDIN = b"\xff\x00"
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The handshake was answered with another code."""
 
     def __init__(self, code: int, body: str) -> None:
@@ -33,7 +33,7 @@ class Refused(Exception):
 class Session:
     """One exec: what it wrote and how it ended."""
 
-    socket: websocket.WebSocket
+    socket: Any  # a websocket.WebSocket, which carries no types
     channels: list[int] = field(default_factory=list)
     output: dict[int, bytes] = field(default_factory=dict)
     close_code: int | None = None
@@ -85,7 +85,9 @@ class Session:
         """0, or the code in the Status' cause; an error where the command never ran."""
         if self.status["status"] == "Success":
             return 0
-        return next(int(cause["message"]) for cause in self.status["details"]["causes"] if cause.get("reason") == "ExitCode")
+        return next(
+            int(cause["message"]) for cause in self.status["details"]["causes"] if cause.get("reason") == "ExitCode"
+        )
 
 
 def exec_in(
@@ -102,13 +104,14 @@ def exec_in(
     access = ns.http.access
     url = access.server.replace("http", "ws", 1) + ns.path("pods", pod, "exec")
     url += "?" + urlencode([*(("command", word) for word in command), *options.items()])
-    socket = websocket.WebSocket(sslopt={"context": access.ssl_context()})
+    socket: Any = websocket.WebSocket(sslopt={"context": access.ssl_context()})
     socket.settimeout(timeout_s)
     header = [f"Authorization: {access.authorization}"] if access.authorization else []
     try:
         socket.connect(url, subprotocols=[protocol], header=header)
     except websocket.WebSocketBadStatusException as refusal:
         socket.shutdown()
-        body = refusal.resp_body or b""
-        raise Refused(refusal.status_code, body.decode() if isinstance(body, bytes) else body) from refusal
+        said: Any = refusal.resp_body
+        text = said.decode() if isinstance(said, bytes) else str(said or "")
+        raise RefusedError(refusal.status_code, text) from refusal
     return Session(socket)

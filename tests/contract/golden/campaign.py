@@ -17,7 +17,7 @@ from typing import Any
 from tests.contract.cluster import Cluster, open_cluster
 from tests.contract.golden.compare import differences
 from tests.contract.golden.replay import Replay
-from tests.contract.golden.special import UNCLAIMED, actions, labels, options
+from tests.contract.golden.special import UNCLAIMED, actions, options
 from tests.contract.simulator import simulated
 
 HERE = Path(__file__).parent
@@ -68,7 +68,6 @@ def _length(name: str) -> int:
 
 def _expected(name: str) -> Json:
     return json.loads((HERE / "expected" / f"{name}.json").read_text(encoding="utf-8"))
-    return found
 
 
 def _on_one_cluster(directory: Path, group: str, names: Sequence[str]) -> Differences:
@@ -93,7 +92,7 @@ def replay(cluster: Cluster, name: str) -> list[str]:
     expected = _expected(name)
     expected["steps"] = sorted([*expected["steps"], *_extra(name)], key=lambda step: int(step["at"]))
     try:
-        run = Replay(cluster, expected, actions(name), labels(name), options(name).get("factor", 1.0))
+        run = Replay(cluster, expected, actions(name), options(name))
         seen = run.run()
     except Exception:  # noqa: BLE001 - one broken replay must not hide the result of the others
         return [traceback.format_exc()]

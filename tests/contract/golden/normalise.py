@@ -31,7 +31,7 @@ _TEXTS: Sequence[tuple[re.Pattern[str], str]] = (
     (re.compile(r"\bread udp ADDRESS->ADDRESS"), "read udp ADDRESS"),
     (re.compile(r"too old resource version: \d+ \(\d+\)"), "too old resource version: N (N)"),
     (re.compile(r"(?<=current: )\d+"), "N"),
-    (re.compile(r'\bhex-\d+\b|\b[0-9a-f]{64}\b'), "HEX"),
+    (re.compile(r"\bhex-\d+\b|\b[0-9a-f]{64}\b"), "HEX"),
 )
 
 
@@ -222,5 +222,12 @@ def event_line(names: Names, event: Json) -> str:
     who = names.roles.get(about.get("name", ""), names.text(about.get("name", ""))).split("#", maxsplit=1)[0]
     shape = "counted" if event.get("count") else "series" if event.get("eventTime") else "bare"
     reporter = event.get("reportingComponent") or (event.get("source") or {}).get("component", "")
-    words = (event["type"], event["reason"], f"{about.get('kind')}/{who}", shape, reporter, names.message(event["message"]))
+    words = (
+        event["type"],
+        event["reason"],
+        f"{about.get('kind')}/{who}",
+        shape,
+        reporter,
+        names.message(event["message"]),
+    )
     return " | ".join(words)

@@ -26,6 +26,7 @@ from tests.contract.golden.normalise import Names, event_line, facets
 Json = Any
 EXPECTED = Path(__file__).with_name("expected")
 _REQUEST_MS = 40
+_REQUESTS_MS = 120
 _SEEN = re.compile(r"container |conditions|life|phase")
 _POSTED = re.compile(r"POST (\w+) (\S+) -> (\d+)")
 _GROUPS = {"jobs": "/apis/batch/v1", "daemonsets": "/apis/apps/v1", "poddisruptionbudgets": "/apis/policy/v1"}
@@ -39,7 +40,7 @@ def load_watch(path: Path) -> list[Json]:
     for text in path.read_text(encoding="utf-8").splitlines():
         line = json.loads(text)
         if (obj := line.get("object")) is not None:
-            key = (obj.get("kind"), (obj.get("metadata") or {}).get("name"))
+            key = (str(obj.get("kind")), str((obj.get("metadata") or {}).get("name")))
             if line["type"] in {"MODIFIED", "DELETED"} and key in last:
                 _put_back(obj, last[key], set(line.pop("gone", [])))
             last[key] = obj
@@ -78,8 +79,11 @@ def _steps(folder: Path, lines: Sequence[Json], names: Names) -> list[Json]:
     requested = {(_resource(obj), obj["metadata"]["name"]): obj for obj in _read(folder / "request.json") or []}
     spoken = [found for found in _read(folder / "http.json") or [] if "t" in found]
     said = {line["note"] for line in lines if line["type"] == "CLIENT"}
-    silent = [found for found in spoken if _note(found) not in said]
-    lines = sorted([*lines, *({"t": found["t"], "type": "CLIENT", "note": _note(found)} for found in silent)], key=_time)
+    posts = {line["t"] for line in lines if line["type"] == "CLIENT" and _POSTED.fullmatch(line["note"])}
+    silent = [found for found in spoken if _note(found) not in said and found["t"] not in posts]
+    lines = sorted(
+        [*lines, *({"t": found["t"], "type": "CLIENT", "note": _note(found)} for found in silent)], key=_time
+    )
     steps = []
     told: list[list[str]] = []
     for line in lines:
@@ -112,7 +116,9 @@ def _step(line: Json, requested: Json, spoken: Json) -> Json:
     if posted:
         resource, name, code = posted.groups()
         path = f"{_GROUPS.get(resource, '/api/v1')}/namespaces/NS/{resource}"
-        return {"at": at, "method": "POST", "path": path, "body": requested[resource, name], "code": int(code)}
+        step = {"at": at, "method": "POST", "path": path, "body": requested[resource, name], "code": int(code)}
+        answers = [found["response"] for found in spoken if found["t"] == at and found["method"] == "POST"]
+        return {**step, "response": _trimmed(answers[0])} if answers else step
     return {"at": at, "note": note}
 
 
@@ -140,7 +146,8 @@ def _seen(lines: Sequence[Json], at: int, step: Json) -> list[list[str]]:
 
     A line's time is that of the answer, so what the request itself brought about may stand before it.
     """
-    before = [line for line in lines if line["type"] != "CLIENT" and line["t"] < at - _REQUEST_MS]
+    margin = _REQUEST_MS if "method" in step else _REQUESTS_MS
+    before = [line for line in lines if line["type"] != "CLIENT" and line["t"] < at - margin]
     body = step.get("body")
     own = body.get("metadata", {}).get("name", "") if isinstance(body, dict) and step.get("method") == "POST" else ""
     return [

@@ -19,7 +19,7 @@ from typing import Any
 from tests.contract.cluster import CORE, Cluster, Namespace, config_map
 from tests.contract.golden.normalise import Facets, Names, event_line, facets
 from tests.contract.http import Answer, Http, Recorder, anonymous, bearing
-from tests.contract.waiting import Late, pause, until
+from tests.contract.waiting import LateError, pause, until
 
 Json = Any
 Action = Callable[["Replay"], None]
@@ -79,13 +79,16 @@ def command(text: str, scale: float) -> str:
 class Replay:
     """One scenario on one cluster, in a namespace of its own."""
 
-    def __init__(self, cluster: Cluster, expected: Json, special: Mapping[str, Action], labels: Mapping[str, str], factor: float = 1.0) -> None:
+    def __init__(
+        self, cluster: Cluster, expected: Json, special: Mapping[str, Action], options: Mapping[str, Any]
+    ) -> None:
         self.cluster = cluster
         self.expected = expected
         self.special = special
-        self.factor = factor
+        self.options = options
+        self.factor = options.get("factor", 1.0)
         self.seen = Observation()
-        self.ns: Namespace = cluster.namespace(prefix="g", labels=labels)
+        self.ns: Namespace = cluster.namespace(prefix="g", labels=options.get("labels", {}))
         self.names = Names(self.ns.name, cluster.image)
         self.answers: list[Json] = []
         self._watches: list[Recorder] = []
@@ -98,7 +101,7 @@ class Replay:
         for resource in _WATCHED:
             query = {"timeoutSeconds": 300}
             if resource in {"pods", "jobs", "daemonsets"}:
-                query["resourceVersion"] = self.ns.list(resource)["metadata"]["resourceVersion"]
+                query["resourceVersion"] = self.ns.listing(resource)["metadata"]["resourceVersion"]
             self._watches.append(self.ns.watch(resource, **query))
         for resource in ("nodes", "namespaces"):
             if any(role.startswith(resource[:-1].capitalize() + "/") for role in self.expected["objects"]):
@@ -108,9 +111,6 @@ class Replay:
         query = {"watch": "1", "timeoutSeconds": 300}
         if resource == "namespaces":
             query["fieldSelector"] = f"metadata.name={self.ns.name}"
-        else:
-            listed = self.cluster.http.request("GET", f"{CORE}/{resource}").json
-            query["resourceVersion"] = listed["metadata"]["resourceVersion"]
         self._watches.append(Recorder(self.cluster.http.stream(f"{CORE}/{resource}", query)))
 
     def facets(self) -> dict[str, Facets]:
@@ -238,13 +238,24 @@ class Replay:
 
         def reached() -> bool:
             now = self.facets()
-            missing[:] = [found for found in step["seen"] if not self._met(now, found)]
+            missing[:] = [found for found in step["seen"] if self._reliable(found) and not self._met(now, found)]
             return not missing
 
         try:
             until(reached, _SITUATION_S, "the recorded situation")
-        except Late:
+        except LateError:
             self.seen.notes.append(f"before {step.get('path') or step['note']}: never saw {missing}")
+
+    def _reliable(self, found: Sequence[str]) -> bool:
+        """Worth waiting for: neither a matter of luck nor left out by the scenario's options."""
+        role, facet, value = found
+        left_out = [*self.options.get("skip", ()), *self.options.get("open", ()), *self.options.get("alike", ())]
+        if facet == "first told" or any(re.search(pattern, f"{role} {facet}") for pattern in left_out):
+            return False
+        if any(role.startswith(f"Pod/{job}-") for job in self.options.get("any_index", ())):
+            return False
+        brief = any(re.search(pattern, role) for pattern in self.options.get("brief", ()))
+        return not (brief and value.startswith(("Running: running", "True", "False ContainersNotReady")))
 
     def _met(self, now: dict[str, Facets], found: Sequence[str]) -> bool:
         role, facet, value = found
@@ -252,16 +263,19 @@ class Replay:
 
     def _last(self, started: float, before: int) -> None:
         """Wait until every object reached its last recorded values, then as long as a late surprise would take."""
-        ends = [[role, facet, line[-1]] for role, mine in self.expected["objects"].items() for facet, line in mine.items()]
+        ends = [
+            [role, facet, line[-1]] for role, mine in self.expected["objects"].items() for facet, line in mine.items()
+        ]
+        ends = [found for found in ends if self._reliable(found)]
 
         def reached() -> bool:
             now = self.facets()
-            return all(self._met(now, found) for found in ends if not found[1].startswith("first told"))
+            return all(self._met(now, found) for found in ends)
 
         rest = self.scaled((self.expected["length"] - before) / 1000) - (time.monotonic() - started)
         try:
             until(reached, max(rest, 0.0) + _SITUATION_S, "the recorded end")
-        except Late:
+        except LateError:
             self.seen.notes.append("the recorded end was not reached")
         pause(max(self.scaled((self.expected["length"] - before) / 1000) - (time.monotonic() - started), 0.0))
         pause(self.scaled(_QUIET_REAL_S))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.contract.cluster import CORE
+from tests.contract.cluster import CORE, container
 from tests.contract.golden.replay import Action, Replay
 from tests.contract.waiting import until
 
@@ -22,12 +22,6 @@ UNCLAIMED: Mapping[str, str] = _SETTINGS["unclaimed"]
 def options(scenario: str) -> Mapping[str, Any]:
     """A scenario's options (see scenarios.toml)."""
     found: Mapping[str, Any] = _SETTINGS["options"].get(scenario, {})
-    return found
-
-
-def labels(scenario: str) -> Mapping[str, str]:
-    """Labels of the scenario's namespace."""
-    found: Mapping[str, str] = options(scenario).get("labels", {})
     return found
 
 
@@ -66,6 +60,7 @@ def _gate_removed(replay: Replay) -> None:
 
 def _one_available(replay: Replay) -> None:
     assert replay.ns.patch("poddisruptionbudgets", "pdb", {"spec": {"minAvailable": 1}}).code == 200
+    replay.ns.wait("poddisruptionbudgets", "pdb", lambda pdb: pdb["status"]["disruptionsAllowed"] == 1)
 
 
 def _namespace_gone(replay: Replay) -> None:
@@ -75,6 +70,12 @@ def _namespace_gone(replay: Replay) -> None:
 
 def _gold(replay: Replay) -> None:
     _patch_node(replay, "node-02", {"metadata": {"labels": {"gold": None}}})
+
+
+def _settled(replay: Replay) -> None:
+    replay.ns.job_done("j")
+    replay.ns.wait("pods", "crash", lambda pod: container(pod)["restartCount"] >= 1)
+    replay.ns.wait("pods", "init", lambda pod: bool(pod["status"].get("initContainerStatuses")))
 
 
 _NONE = _taints(lambda _: [])
@@ -102,4 +103,5 @@ _ACTIONS: Mapping[str, Mapping[str, Action]] = {
         ),
         "after": _NONE,
     },
+    "29": {"settled": _settled},
 }

@@ -1,4 +1,4 @@
-"""Recorded scenarios of a real Kubernetes give the same states, reasons, messages and bodies on the simulated cluster."""
+"""Recorded scenarios of a real Kubernetes: the same states, reasons, messages and bodies on the simulated cluster."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ GOAL = 45
 def replayed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Differences:
     """What differed, by scenario; all scenarios of this session are replayed at the first use, side by side."""
     if request.config.getoption("--kubeconfig", default=None) is not None:
-        pytest.skip("the recordings are of a cluster of their own kind; on a real cluster the cases speak for themselves")
+        pytest.skip(
+            "the recordings are of a cluster of their own kind; on a real cluster the cases speak for themselves"
+        )
     wanted = {
-        item.callspec.params["name"]
+        str(item.callspec.params["name"])
         for item in request.session.items
         if isinstance(item, pytest.Function) and item.path == Path(__file__) and hasattr(item, "callspec")
     } & set(claimed())
