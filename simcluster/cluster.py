@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from simcluster.api.auth.tokens import TokenTable
@@ -27,6 +27,7 @@ from simcluster.installed import install
 from simcluster.node.context import NodeContext, Site
 from simcluster.node.events import EventRecorder
 from simcluster.node.fabric import Fabric
+from simcluster.node.gate import GatedClient
 from simcluster.node.hosts import HostsFiles
 from simcluster.node.kubelet import NodeKubelet
 from simcluster.node.load import LoadMeter
@@ -171,9 +172,11 @@ class Cluster:
         }
         gpus = NodeGpus.of(name, pool.gpu) if pool.gpu is not None else None
         rdma = NodeRdma(name, pool.rdma) if pool.rdma is not None else None
+        gate = GatedClient(self.api.client)
         context = NodeContext(
             name=name,
-            site=self._site,
+            site=replace(self._site, client=gate),
+            gate=gate,
             mode=pool.mode,
             host_ip=f"10.250.{number >> 8}.{(number & 255) + 1}",
             capacity=capacity,
@@ -183,7 +186,7 @@ class Cluster:
                 {**(gpus.units() if gpus is not None else {}), **(rdma.units() if rdma is not None else {})}
             ),
             bridge=self._connect(name, pool, number, rdma),
-            events=EventRecorder(self.api.client, self.timing, name),
+            events=EventRecorder(gate, self.timing, name),
             labels={**hardware_labels(pool), **pool.labels},
             taints=list(pool.taints),
         )

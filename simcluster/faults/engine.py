@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from simcluster.api.port import AdmissionHook, ApiError, Client, Object
-from simcluster.faults import file
+from simcluster.faults import file, outages
 from simcluster.faults.admission import ForbidJobPods, LimitGpuMemory
 from simcluster.node.context import GPU_RESOURCE, Site
 from simcluster.node.kubelet import NodeKubelet
@@ -90,7 +90,9 @@ class FaultEngine:
         if not hasattr(action, "node"):
             return
         for kubelet in _chosen(target.kubelets, action.node):
-            if isinstance(action, file.VanishNode):
+            if isinstance(action, outages.Outage):
+                self._spawn(outages.carry_out(kubelet, action))
+            elif isinstance(action, file.VanishNode):
                 self._spawn(_vanish(kubelet))
             else:
                 _alter(kubelet, action)
@@ -98,7 +100,12 @@ class FaultEngine:
     def _spawn(self, work: asyncio.coroutines.Coroutine[None, None, None]) -> None:  # type: ignore[name-defined]
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._on_end)
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("a fault could not be carried out", exc_info=task.exception())
 
 
 def _chosen(kubelets: dict[str, NodeKubelet], name: str) -> list[NodeKubelet]:

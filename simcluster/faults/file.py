@@ -12,6 +12,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from simcluster.faults.outages import Outage
+
 _FOLDER = Path(__file__).resolve().parent
 EVERY_NODE = "*"
 
@@ -149,7 +151,8 @@ Action = Annotated[
     | ForbidPods
     | ExhaustQuota
     | TruncateMessages
-    | VanishNode,
+    | VanishNode
+    | Outage,
     Field(discriminator="do"),
 ]
 

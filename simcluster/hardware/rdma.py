@@ -124,6 +124,10 @@ class NodeRdma:
                         _put(counters / f"port_{name}_packets", str(value))
                         _put(counters / f"unicast_{name}_packets", str(value))
 
+    def attached(self) -> list[Attachment]:
+        """Every adapter that some pod holds."""
+        return list({each.link: each for attached in self._trees.values() for each in attached}.values())
+
     def links(self) -> set[str]:
         """The links that somebody sees the counters of."""
         return {each.link for attached in self._trees.values() for each in attached}

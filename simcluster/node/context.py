@@ -15,6 +15,7 @@ from simcluster.hardware.gpus import GPU_RESOURCE, NodeGpus
 from simcluster.hardware.rdma import NodeRdma
 from simcluster.node.events import EventRecorder
 from simcluster.node.fabric import Fabric
+from simcluster.node.gate import GatedClient
 from simcluster.node.images import ImageStore
 from simcluster.node.network import AddressPool
 from simcluster.node.rootfs import RootPlan
@@ -70,6 +71,7 @@ class NodeContext:
     capacity: dict[str, str]
     gpus: NodeGpus | None
     events: EventRecorder
+    gate: GatedClient
     images: ImageStore = field(default_factory=ImageStore)
     troubles: Troubles = field(default_factory=Troubles)
     labels: dict[str, str] = field(default_factory=dict)
@@ -77,6 +79,7 @@ class NodeContext:
     rdma: NodeRdma | None = None
     bridge: str = ""
     """The node's own bridge; "" for the cluster's."""
+    boots: int = 1
     devices: DevicePlugins = field(default_factory=lambda: DevicePlugins({}))
 
     @property

@@ -15,6 +15,7 @@ import aiohttp
 from simcluster.api.informer import Informer
 from simcluster.api.port import ApiError, ExecStream, KubeletRegistry, LogOptions, Object, ProxyResponse
 from simcluster.node.admission import Refusal, refuse
+from simcluster.node.boot_recovery import fail_lost_pods
 from simcluster.node.clock import now, now_micro
 from simcluster.node.container import Container
 from simcluster.node.context import NodeContext
@@ -42,6 +43,8 @@ class NodeKubelet:
         self._tasks: set[asyncio.Task[None]] = set()
         self._since = now()
         self._asking: set[str] = set()
+        self.started = asyncio.Event()
+        """The node is registered and takes pods."""
 
     async def start(self) -> None:
         """Register the node and begin to run pods."""
@@ -57,6 +60,49 @@ class NodeKubelet:
         self._informer.on_change(self._on_change)
         await self._informer.start()
         self._heartbeat = asyncio.create_task(self._beat(), name=f"heartbeat-{self.node.name}")
+        self.started.set()
+
+    def freeze(self) -> None:
+        """Neither hear nor speak any more; pods run on."""
+        self.node.gate.shut()
+        self._registry.unregister(self.node.name)
+
+    async def thaw(self) -> None:
+        """Go on where it stopped."""
+        self.node.gate.open()
+        self._registry.register(self.node.name, self)
+        await self._report_in()
+
+    async def power_off(self) -> None:
+        """The node is gone at once, with every process and what it held in memory; its object stays."""
+        self.freeze()
+        await self.kill_pods()
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+        await self._informer.stop()
+        for worker in self._workers.values():
+            if isinstance(worker, PodWorker):
+                await worker.lose_power()
+            else:
+                await worker.abandon()
+        self._workers.clear()
+
+    async def boot(self) -> None:
+        """The node returns after `power_off`: pods that may be restarted are, the others have failed."""
+        self.node.boots += 1
+        self._since = now()
+        self.node.gate.open()
+        await fail_lost_pods(self.node.site.client, self.node.name)
+        self._informer = Informer(self.node.site.client, "pods", field_selector=f"spec.nodeName={self.node.name}")
+        self._registry.register(self.node.name, self)
+        await self._report_in()
+        self._informer.on_change(self._on_change)
+        await self._informer.start()
+        self._heartbeat = asyncio.create_task(self._beat(), name=f"heartbeat-{self.node.name}")
+
+    async def _report_in(self) -> None:
+        await self._renew_lease()
+        await self.post_status()
 
     async def stop(self) -> None:
         """Fall silent, as a kubelet that died: containers run on, the Node object stays."""

@@ -256,6 +256,15 @@ class PodWorker:
         self._final = True
         self.node.devices.release(self.uid)
         await self._write()
+        await self._let_go()
+
+    async def lose_power(self) -> None:
+        """The node has: forget the pod and what it holds here, and tell nobody."""
+        await self.abandon()
+        self.node.devices.release(self.uid)
+        await self._let_go()
+
+    async def _let_go(self) -> None:
         self._rdma.detach()
         self._planner.forget(list(self.containers))
         self._hosts.remove(self.directory / "hosts")

@@ -76,7 +76,7 @@ def node_status(node: NodeContext, now: str, since: dict[str, str]) -> Object:
         "nodeInfo": {
             "machineID": identity.hex,
             "systemUUID": str(identity),
-            "bootID": str(uuid.uuid5(uuid.NAMESPACE_URL, node.name)),
+            "bootID": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{node.name}/{node.boots}")),
             "kernelVersion": os.uname().release,
             "osImage": "Simulated Linux",
             "containerRuntimeVersion": "simcluster://1",

@@ -1,0 +1,164 @@
+"""Outages and decay: frozen, cut-off and killed nodes, slow or dead links, GPUs and adapters that wear out.
+
+Owns these actions' shape and how they are carried out. It must not know which check notices.
+Durations are a real cluster's seconds: the cluster's time scale applies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from simcluster.hardware.gpus import GPU_RESOURCE
+from simcluster.node.fabric import Fabric
+from simcluster.node.kubelet import NodeKubelet
+
+_NotNegative = Annotated[float, Field(ge=0)]
+
+
+class _Action(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    node: str
+
+
+class LimitLink(_Action):
+    """A node's uplink (or its adapters' links on the RDMA network) carries only `mbit`."""
+
+    do: Literal["limit-link"]
+    mbit: Annotated[int, Field(gt=0)]
+    network: Literal["eth0", "rdma"] = "eth0"
+
+
+class ImpairLink(_Action):
+    """A node's uplink delays and loses packets; only where the kernel has netem."""
+
+    do: Literal["impair-link"]
+    delay_ms: _NotNegative = 0.0
+    loss_percent: Annotated[float, Field(ge=0, le=100)] = 0.0
+
+
+class PartitionNode(_Action):
+    """A node is cut off, for `for_s` seconds or for good: its pods and its kubelet live on."""
+
+    do: Literal["partition-node"]
+    for_s: Annotated[float, Field(gt=0)] | None = None
+
+
+class FreezeNode(_Action):
+    """A kubelet falls silent, for `for_s` seconds or for good; its pods run on and keep their network."""
+
+    do: Literal["freeze-node"]
+    for_s: Annotated[float, Field(gt=0)] | None = None
+
+
+class KillNode(_Action):
+    """A node loses power; after `for_s` seconds it boots again."""
+
+    do: Literal["kill-node"]
+    for_s: Annotated[float, Field(gt=0)] | None = None
+
+
+class ChangeAdapter(_Action):
+    """An RDMA adapter (or all of a node): its port goes down, trains at another rate, or counts errors."""
+
+    do: Literal["change-adapter"]
+    adapter: str | None = None
+    active: bool = True
+    gbps: Annotated[int, Field(gt=0)] | None = None
+    mbit: Annotated[int, Field(gt=0)] | None = None
+    counters: dict[str, int] = {}
+
+
+class ChangeGpu(_Action):
+    """What the driver says of a GPU (or all of a node), as fields of `hardware.gpus.Gpu`."""
+
+    do: Literal["change-gpu"]
+    gpu: int | None = None
+    throttle_cause: int | None = None
+    clock_cap_mhz: int | None = None
+    extra_heat_c: int | None = None
+    ecc_corrected: int | None = None
+    ecc_uncorrected: int | None = None
+    remapped_correctable: int | None = None
+    remapped_uncorrectable: int | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    pcie_replays: int | None = None
+    xid: int | None = None
+    lost: bool | None = None
+    errors: tuple[str, ...] | None = None
+
+
+class MarkUnhealthy(_Action):
+    """The device plugin calls the first `count` GPUs unhealthy: they leave allocatable, not capacity."""
+
+    do: Literal["mark-unhealthy"]
+    count: Annotated[int, Field(gt=0)] = 1
+
+
+Outage = LimitLink | ImpairLink | PartitionNode | FreezeNode | KillNode | ChangeAdapter | ChangeGpu | MarkUnhealthy
+
+
+async def carry_out(kubelet: NodeKubelet, action: Outage) -> None:
+    """Do it to one node, once it is up; where it lasts a while, undo it after that. Raises `NoNetemError`."""
+    await kubelet.started.wait()
+    node, fabric = kubelet.node, kubelet.node.site.fabric
+    match action:
+        case LimitLink(network="eth0"):
+            fabric.limit_uplink(node.name, action.mbit)
+        case LimitLink():
+            change_adapters(kubelet, None, mbit=action.mbit)
+        case ImpairLink():
+            fabric.impair_uplink(node.name, delay_ms=action.delay_ms, loss_percent=action.loss_percent)
+        case ChangeAdapter():
+            given = action.model_dump(exclude={"do", "node", "adapter"}, exclude_none=True)
+            change_adapters(kubelet, action.adapter, **given)
+        case ChangeGpu():
+            if node.gpus is not None:
+                given = action.model_dump(exclude={"do", "node", "gpu"}, exclude_none=True)
+                node.gpus.change(action.gpu, **given)
+        case MarkUnhealthy():
+            node.devices.unhealthy.update(node.devices.units.get(GPU_RESOURCE, [])[: action.count])
+            await kubelet.post_status()
+        case FreezeNode() | PartitionNode() | KillNode():
+            await _take_out(kubelet, action, fabric)
+
+
+async def _take_out(kubelet: NodeKubelet, action: FreezeNode | PartitionNode | KillNode, fabric: Fabric) -> None:
+    if isinstance(action, KillNode):
+        await kubelet.power_off()
+    else:
+        kubelet.freeze()
+    if isinstance(action, PartitionNode):
+        _cut(kubelet, fabric, cut=True)
+    if action.for_s is None:
+        return
+    await asyncio.sleep(kubelet.node.site.timing.s(action.for_s))
+    if isinstance(action, PartitionNode):
+        _cut(kubelet, fabric, cut=False)
+    if isinstance(action, KillNode):
+        await kubelet.boot()
+    else:
+        await kubelet.thaw()
+
+
+def _cut(kubelet: NodeKubelet, fabric: Fabric, *, cut: bool) -> None:
+    fabric.cut_uplink(kubelet.node.name, cut=cut)
+    change_adapters(kubelet, None, active=not cut)
+
+
+def change_adapters(kubelet: NodeKubelet, name: str | None, **values: object) -> None:
+    """Alter one adapter or all of a node, and the links of the pods that hold them."""
+    rdma, fabric = kubelet.node.rdma, kubelet.node.site.fabric
+    if rdma is None:
+        return
+    for adapter in [name] if name is not None else list(rdma.adapters):
+        rdma.change(adapter, **values)
+    for attached in rdma.attached():
+        adapter_now = rdma.adapters[attached.adapter]
+        fabric.limit_link(attached.link, adapter_now.mbit)
+        fabric.set_link(attached.link, up=adapter_now.active)
