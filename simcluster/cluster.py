@@ -125,6 +125,7 @@ class Cluster:
             await self._runtime.prepare_light(str(self._scratch / "light"), plan)
         self._site = Site(
             client=self.api.client,
+            tokens=self.tokens,
             runtime=self._runtime,
             timing=self.timing,
             addresses=AddressPool(),

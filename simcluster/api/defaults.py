@@ -88,6 +88,18 @@ def _workload(**extra: Any) -> Callable[[Object], Object]:
     return fill
 
 
+_ROLLING_DS = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
+
+
+def daemon_set(obj: Object) -> Object:
+    """A new daemon set: its counters at zero, and the annotation that old clients look for."""
+    filled = _workload(revisionHistoryLimit=10, updateStrategy=_ROLLING_DS)(obj)
+    metadata = dict(obj["metadata"])
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), "deprecated.daemonset.template.generation": "1"}
+    counters = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
+    return {**filled, "metadata": metadata, "status": dict.fromkeys(counters, 0)}
+
+
 def service(obj: Object) -> Object:
     """A new service: type, session affinity, ports; addresses are given elsewhere."""
     spec = dict(obj.get("spec") or {})
@@ -134,7 +146,6 @@ def fold_string_data(obj: Object) -> Object:
     return {**filled, "data": {**(obj.get("data") or {}), **encoded}}
 
 
-_ROLLING_DS = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
 _ROLLING_DEPLOY = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}}
 
 
@@ -197,7 +208,7 @@ ON_CREATE: Mapping[str, Callable[[Object], Object]] = {
     "secrets": secret,
     "persistentvolumeclaims": claim,
     "persistentvolumes": volume,
-    "daemonsets.apps": _workload(revisionHistoryLimit=10, updateStrategy=_ROLLING_DS),
+    "daemonsets.apps": daemon_set,
     "deployments.apps": _workload(
         replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600, strategy=_ROLLING_DEPLOY
     ),

@@ -40,9 +40,11 @@ _LEAST_GRACE_S = 2.0
 """What a preStop hook leaves a process between TERM and KILL at least."""
 _KILLS_AT_ONCE = 2
 """Lost liveness is answered so often with a start at once, and from then on with a back-off (golden 28)."""
-_END_SHARE = 0.5
-_FAILURE_SHARE = 0.1
-"""The part of a back-off that a pod shows its container's end, or its failed start, before it shows the back-off."""
+_LOOKS_AFTER_S = 10.5
+_LOOKS_AFTER_FAILURE_S = 1.0
+_MOST_UNSEEN = 0.95
+"""A pod shows its container's end, or its failed start, until the kubelet next looks at it: only then, or when another
+container changes, it shows the back-off (golden 13, 18, 28); at the latest when this share of the delay is over."""
 
 
 class PodSide(Protocol):
@@ -57,8 +59,8 @@ class PodSide(Protocol):
 
     def facts(self) -> PodFacts: ...
 
-    def changed(self) -> None:
-        """The record has changed: write the status."""
+    def changed(self, container: Container) -> None:
+        """The container's record has changed: write the status."""
         ...
 
     async def launch_for(self, container: Object, env: Mapping[str, str], argv: list[str], message: Path) -> Launch: ...
@@ -87,6 +89,7 @@ class Container:
         self._halt = False
         self._unhealthy = False
         self._kills = 0
+        self._unseen = False
 
     def stopped(self) -> bool:
         """Whether `stop` has been called: nothing is started any more."""
@@ -130,7 +133,7 @@ class Container:
             self.record.finished = True
             self.first_start.set()
             self.ended.set()
-            self._pod.changed()
+            self._pod.changed(self)
 
     async def stop(self, grace_s: float) -> None:
         """TERM, and KILL after the grace period; returns when the process is gone."""
@@ -168,7 +171,7 @@ class Container:
             self.record.last_state = self.record.state
         self.record.state = state
         self.record.ready = ready
-        self._pod.changed()
+        self._pod.changed(self)
 
     async def sleep(self, delay_s: float) -> None:
         """Sleep until the time is over or `stop` ends it."""
@@ -192,14 +195,23 @@ class Container:
         if self._restart.is_first:
             return 0.0
         # A real kubelet shows the end itself first, and the back-off only when it next looks at the pod.
-        unseen_s = self._restart.upcoming_s * (_FAILURE_SHARE if failure else _END_SHARE)
-        await self.sleep(unseen_s)
+        looks_after_s = self._node.site.timing.s(_LOOKS_AFTER_FAILURE_S if failure else _LOOKS_AFTER_S)
+        begun = time.monotonic()
+        self._unseen = True
+        await self.sleep(min(looks_after_s, self._restart.upcoming_s * _MOST_UNSEEN))
+        self._unseen = False
+        unseen_s = time.monotonic() - begun
         if self.stopped():
             return unseen_s
         text = f"back-off {self._restart.shown_s}s restarting failed container={self.record.name} pod={self._where()}"
         self.wait_as("CrashLoopBackOff", text)
         self._tell_back_off()
         return unseen_s
+
+    def look(self) -> None:
+        """The pod is looked at anew: what was not shown yet is shown."""
+        if self._unseen and self._sleeper is not None:
+            self._sleeper.cancel()
 
     def _where(self) -> str:
         metadata = self._pod.pod["metadata"]
@@ -318,7 +330,7 @@ class Container:
         """A probe has found the container ready, or no longer so."""
         if self.record.running and self.record.ready != ready:
             self.record.ready = ready
-            self._pod.changed()
+            self._pod.changed(self)
 
     async def run_command(self, command: Sequence[str]) -> tuple[int, str]:
         """Run a command inside the container; its exit code, and the beginning of what it wrote."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from simcluster.api.auth.tokens import TokenTable
 from simcluster.api.port import Client, Object
 from simcluster.hardware.devices import DevicePlugins
 from simcluster.hardware.gpus import GPU_RESOURCE, NodeGpus
@@ -44,6 +45,7 @@ class Site:
     """What all nodes of the cluster share."""
 
     client: Client
+    tokens: TokenTable
     runtime: Runtime
     timing: Timing
     addresses: AddressPool

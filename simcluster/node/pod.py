@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from simcluster.api.port import ApiError, Object
+from simcluster.node.accounts import AccountTokens
 from simcluster.node.clock import now
 from simcluster.node.container import Container
 from simcluster.node.context import NodeContext
@@ -30,6 +31,8 @@ from simcluster.node.status import PodView
 from simcluster.node.volumes import MountError, NodeStorage, VolumeBuilder
 
 _DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
+_REFRESH_S = 60.0
+"""A real kubelet brings mounted ConfigMaps and Secrets up to date about once a minute."""
 _log = logging.getLogger(__name__)
 
 
@@ -106,8 +109,11 @@ class PodWorker:
         """What the downward API can tell."""
         return PodFacts(self.pod, self.node.name, self.node.host_ip, self.address, self.node.capacity)
 
-    def changed(self) -> None:
+    def changed(self, container: Container) -> None:
         """A container's record has changed."""
+        for other in self.containers.values():
+            if other is not container:
+                other.look()
         self._show_address = self._sandbox
         self._dirty.set()
 
@@ -149,17 +155,29 @@ class PodWorker:
         storage = NodeStorage(
             self.directory / "volumes", self.node.site.directory / "claims", self.node.directory / "host"
         )
+        site = self.node.site
+        builder = VolumeBuilder(site.client, self.facts(), storage, AccountTokens(site.tokens))
         delay_s = 0.5
         while not self.stopping:
             try:
-                self._planner.volumes = await VolumeBuilder(self.node.site.client, self.facts(), storage).build()
+                self._planner.volumes = await builder.build()
             except MountError as failure:
                 self.node.events.emit(self.pod, "Warning", "FailedMount", str(failure))
                 await asyncio.sleep(self.node.site.timing.s(delay_s))
                 delay_s = min(delay_s * 2, 122.0)
                 continue
+            if builder.changeable:
+                self._spawn(self._refresh_volumes(builder), "volumes")
             return True
         return False
+
+    async def _refresh_volumes(self, builder: VolumeBuilder) -> None:
+        while not self.done:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.finished.wait(), self.node.site.timing.s(_REFRESH_S))
+                return
+            builder.facts = self.facts()
+            await builder.refresh()
 
     async def _set_up_sandbox(self) -> bool:
         timing = self.node.site.timing
