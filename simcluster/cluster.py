@@ -25,6 +25,7 @@ from simcluster.hardware.rdma import NodeRdma
 from simcluster.hardware.standins import install_standins
 from simcluster.installed import install
 from simcluster.node.context import NodeContext, Site
+from simcluster.node.dns import NameServer
 from simcluster.node.events import EventRecorder
 from simcluster.node.fabric import Fabric
 from simcluster.node.gate import GatedClient
@@ -39,6 +40,7 @@ from simcluster.topology import Mode, Pool, Topology, node_names
 
 _CONTROL_PLANE = "control-plane"
 _IN_CLUSTER_PORT = 443
+_API_NAME = "kubernetes.default.svc.cluster.local"
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class Cluster:
         self._runtime = Runtime()
         self._controllers = ControllerManager(self.api.client, timing)
         self._hosts = HostsFiles(self.api.client)
+        self._names = NameServer(lambda: {**self._hosts.names(), _API_NAME: [GATEWAY]})
 
     async def start(self, directory: Path, tls: socket.socket, plain: socket.socket | None) -> Access:
         """Start everything; `directory` gets the kubeconfig. The sockets are bound loopback sockets."""
@@ -75,6 +78,7 @@ class Cluster:
         await self._start_runtime()
         await self._controllers.start(root_ca=self._root_ca)
         await self._hosts.start()
+        await self._names.start(GATEWAY)
         self._make_nodes()
         self.faults.prepare(self)
         await asyncio.gather(*(kubelet.start() for kubelet in self.kubelets.values()))
@@ -91,6 +95,7 @@ class Cluster:
             self._load.stop()
         for kubelet in self.kubelets.values():
             await kubelet.stop()
+        self._names.stop()
         await self._hosts.stop()
         self._fabric.close()
         await self._runtime.stop()

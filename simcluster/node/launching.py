@@ -65,7 +65,10 @@ class LaunchPlanner:
         tools = (str(self._node.site.shim), _TOOLS, True)
         if self._node.mode != "full":
             return [tools]
-        return [tools, *((str(self._directory / name), f"/etc/{name}", False) for name in ("hosts", "hostname"))]
+        return [
+            tools,
+            *((str(self._directory / name), f"/etc/{name}", False) for name in ("hosts", "hostname", "resolv.conf")),
+        ]
 
     def _mounts(self, container: Object) -> list[Bind]:
         binds = []

@@ -18,19 +18,21 @@ from simcluster.node.accounts import AccountTokens
 from simcluster.node.clock import now
 from simcluster.node.container import Container
 from simcluster.node.context import NodeContext
-from simcluster.node.hosts import HostsFiles
+from simcluster.node.hosts import HostsFiles, resolver_file
 from simcluster.node.launching import LaunchPlanner
 from simcluster.node.network import Lease
 from simcluster.node.plan import planned
 from simcluster.node.podrdma import PodRdma
 from simcluster.node.reporting import StatusReporter, is_older
-from simcluster.node.runtime import Launch, LaunchError
+from simcluster.node.runtime import GATEWAY, Launch, LaunchError
 from simcluster.node.sources import PodFacts
 from simcluster.node.states import LOST
 from simcluster.node.status import PodView
 from simcluster.node.volumes import MountError, NodeStorage, VolumeBuilder
 
 _DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
+_DELETE_LAG_S = 0.5
+"""From a deleted pod's last status to the kubelet's own DELETE (02, 04b, 05f: 0.4 to 1 s)."""
 _REFRESH_S = 60.0
 """A real kubelet brings mounted ConfigMaps and Secrets up to date about once a minute."""
 _log = logging.getLogger(__name__)
@@ -217,6 +219,7 @@ class PodWorker:
             names = [f"{hostname}.{subdomain}.{namespace}.svc.cluster.local"] if subdomain else []
             self._hosts.add(self.directory / "hosts", namespace, f"{self.address}\t{' '.join([*names, hostname])}")
             (self.directory / "hostname").write_text(hostname + "\n")
+            (self.directory / "resolv.conf").write_text(resolver_file(namespace, GATEWAY))
         return ""
 
     # ---- the way down
@@ -249,7 +252,7 @@ class PodWorker:
         if not self.done:
             await self._stop(max(grace_s, timing.s(2.0)))
             await self._end()
-        await asyncio.sleep(timing.s(0.8))
+        await asyncio.sleep(timing.s(_DELETE_LAG_S))
         with contextlib.suppress(ApiError):
             await self.node.site.client.delete(
                 "pods", self.pod["metadata"]["name"], self.pod["metadata"]["namespace"], grace_period_s=0, uid=self.uid
