@@ -9,6 +9,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 PORT = 53
 _A, _AAAA, _IN = 1, 28, 1
@@ -40,8 +41,8 @@ class NameServer(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is there."""
-        assert isinstance(transport, asyncio.DatagramTransport)
-        self._transport = transport
+        # Not every event loop's datagram transport is one by inheritance.
+        self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """One query."""

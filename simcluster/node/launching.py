@@ -15,6 +15,7 @@ from simcluster.node.rootfs import RootPlan
 from simcluster.node.runtime import Launch, LaunchError
 
 Bind = tuple[str, str, bool]
+_NAME_FILES = ("hosts", "hostname", "resolv.conf", "nsswitch.conf")
 _GPU_STATE = "/run/simcluster/gpus"
 _TOOLS = "/opt/simcluster"
 
@@ -67,7 +68,7 @@ class LaunchPlanner:
             return [tools]
         return [
             tools,
-            *((str(self._directory / name), f"/etc/{name}", False) for name in ("hosts", "hostname", "resolv.conf")),
+            *((str(self._directory / name), f"/etc/{name}", False) for name in _NAME_FILES),
         ]
 
     def _mounts(self, container: Object) -> list[Bind]:

@@ -219,6 +219,7 @@ class PodWorker:
             names = [f"{hostname}.{subdomain}.{namespace}.svc.cluster.local"] if subdomain else []
             self._hosts.add(self.directory / "hosts", namespace, f"{self.address}\t{' '.join([*names, hostname])}")
             (self.directory / "hostname").write_text(hostname + "\n")
+            (self.directory / "nsswitch.conf").write_text("hosts: files dns\n")
             (self.directory / "resolv.conf").write_text(resolver_file(namespace, GATEWAY))
         return ""
 
