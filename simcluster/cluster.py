@@ -24,6 +24,7 @@ from simcluster.hardware.labels import hardware_labels
 from simcluster.hardware.rdma import NodeRdma
 from simcluster.hardware.standins import install_standins
 from simcluster.installed import install
+from simcluster.node.claims import Claims
 from simcluster.node.context import NodeContext, Site
 from simcluster.node.events import EventRecorder
 from simcluster.node.fabric import Fabric
@@ -75,6 +76,7 @@ class Cluster:
         await self._start_runtime()
         await self._controllers.start(root_ca=self._root_ca)
         await self._hosts.start()
+        await self._site.claims.start()
         self._make_nodes()
         self.faults.prepare(self)
         await asyncio.gather(*(kubelet.start() for kubelet in self.kubelets.values()))
@@ -92,6 +94,7 @@ class Cluster:
         for kubelet in self.kubelets.values():
             await kubelet.stop()
         await self._hosts.stop()
+        await self._site.claims.stop()
         self._fabric.close()
         await self._runtime.stop()
         await self.api.close()
@@ -133,6 +136,7 @@ class Cluster:
             shim=shim,
             rdma_tools=rdma_tools,
             fabric=self._fabric,
+            claims=Claims(self.api.client, self._scratch / "claims"),
             base_env=base_environment(GATEWAY, _IN_CLUSTER_PORT),
         )
 

@@ -144,9 +144,7 @@ class PodWorker:
             await self._finish()
 
     async def _set_up_volumes(self) -> bool:
-        storage = NodeStorage(
-            self.directory / "volumes", self.node.site.directory / "claims", self.node.directory / "host"
-        )
+        storage = NodeStorage(self.directory / "volumes", self.node.site.claims, self.node.directory / "host")
         delay_s = 0.5
         while not self.stopping:
             try:

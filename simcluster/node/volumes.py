@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simcluster.api.port import ApiError, Client, Object
+from simcluster.api.port import Client, Object
+from simcluster.node.claims import Claims
 from simcluster.node.sources import PodFacts, SourceMissingError, field, keyed_object, resource
 
 
@@ -21,10 +22,10 @@ class MountError(Exception):
 
 @dataclass(frozen=True)
 class NodeStorage:
-    """Where things lie: `pod` this pod's volumes, `claims` a directory a claim, `host` what hostPath may see."""
+    """Where things lie: `pod` this pod's volumes, `claims` the claims' volumes, `host` what hostPath may see."""
 
     pod: Path
-    claims: Path
+    claims: Claims
     host: Path
 
 
@@ -131,14 +132,7 @@ class VolumeBuilder:
         return place
 
     async def _claim(self, name: str) -> Path:
-        try:
-            await self._client.get("persistentvolumeclaims", name, self._namespace)
-        except ApiError as error:
-            raise SourceMissingError(f'persistentvolumeclaim "{name}" not found') from error
-        place = self._storage.claims / self._namespace / name
-        place.mkdir(parents=True, exist_ok=True)
-        place.chmod(0o777)
-        return place
+        return await self._storage.claims.place(self._namespace, name)
 
 
 def _write(place: Path, files: Mapping[str, tuple[bytes, int | None]], mode: int) -> None:
