@@ -14,7 +14,7 @@ from gpuproof.decision import PlannedSubject
 from gpuproof.expectation import ClusterExpectation, Waiver
 from gpuproof.finding import Finding
 from gpuproof.inventory import Node
-from gpuproof.limits import Expected, Limit, bound_text, number
+from gpuproof.limits import Expected, Limit, bound_text, number, unit_text
 from gpuproof.profile import Profile
 from workloads.contract import Measurement
 
@@ -54,7 +54,7 @@ def bound(item: Limit, cluster: ClusterExpectation) -> str:
     if isinstance(item.bound, Expected):
         value = cluster.expected(item.bound.key)
         shown = "nothing" if value is None else number(value)
-        return f"= {shown}{f' {item.unit}' if item.unit else ''} ({item.bound.key} of [cluster])"
+        return f"= {shown}{unit_text(item.unit)} ({item.bound.key} of the profile)"
     return bound_text(item.bound, item.unit)
 
 

@@ -23,6 +23,7 @@ from gpuproof.limits import (
     Unbounded,
     bound_text,
     number,
+    unit_text,
 )
 from workloads.contract import Measurement, Sample
 
@@ -217,11 +218,11 @@ def _absent(limit: Limit, why: str, at: Mapping[str, Scalar] | None = None) -> F
 
 def _present(limit: Limit, bound: AbsoluteBound, observed: Scalar, at: Mapping[str, Scalar]) -> Finding:
     met = _meets(bound, observed)
-    unit = f" {limit.unit}" if limit.unit not in {"", "1"} else ""
-    wanted = bound_text(limit.bound, limit.unit)
+    wanted = bound_text(bound, limit.unit)
     if not isinstance(limit.bound, AbsoluteBound):
-        wanted += f" ({bound_text(bound, limit.unit)})"
-    text = f"{limit.name}{_at_text(at)} is {number(observed)}{unit}, {'meets' if met else 'expected'} {wanted}"
+        wanted += f" ({bound_text(limit.bound, limit.unit).removeprefix('= ')})"
+    seen = f"{number(observed)}{unit_text(limit.unit)}"
+    text = f"{limit.name}{_at_text(at)} is {seen}, {'meets' if met else 'expected'} {wanted}"
     shown = (
         float(observed) if isinstance(observed, int | float) and not isinstance(observed, bool) else number(observed)
     )

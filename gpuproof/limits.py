@@ -215,9 +215,14 @@ def number(value: Scalar) -> str:
     return str(value)
 
 
+def unit_text(unit: str) -> str:
+    """Write a unit behind a number: a blank and the unit, nothing for a ratio or a count."""
+    return f" {unit}" if unit not in {"", "1", "count"} else ""
+
+
 def bound_text(bound: Bound, unit: str) -> str:
     """Write a bound for a person, e.g. `>= 400 GB/s`."""
-    tail = f" {unit}" if unit and unit != "1" else ""
+    tail = unit_text(unit)
     match bound:
         case AtLeast(value):
             return f">= {number(value)}{tail}"
@@ -228,7 +233,7 @@ def bound_text(bound: Bound, unit: str) -> str:
         case OneOf(values):
             return f"one of {', '.join(number(value) for value in values)}{tail}"
         case Expected(key):
-            return f"= {key} of [cluster]"
+            return f"= {key} of the profile"
         case MinFraction(fraction, of):
             return f">= {number(fraction)} x {of}"
         case MaxFraction(fraction, of):

@@ -378,8 +378,8 @@ class TestFindingTexts:
         got = judged(
             [limit(Expected("gpus_per_node"), metric="gpus", unit="count")], measurement(sample(2, "gpus", "count"))
         )
-        assert got.findings[0].text == "gpus is 2 count, meets = gpus_per_node of [cluster] (= 2 count)"
-        assert got.findings[0].bound == "= gpus_per_node of [cluster] (= 2 count)"
+        assert got.findings[0].text == "gpus is 2, meets = 2 (gpus_per_node of the profile)"
+        assert got.findings[0].bound == "= 2 (gpus_per_node of the profile)"
         assert got.findings[0].unit == "count"
         assert got.findings[0].limit_id == f"{CHECK}.gpus"
 

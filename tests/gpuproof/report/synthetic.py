@@ -44,9 +44,9 @@ def limit(name: str, check: str, metric: str, bound: str, unit: str, **more: Any
 
 
 LIMITS = [
-    limit("limit[0]", "gpu_inventory", "gpus_allocatable", "= gpus_per_node of [cluster]", "count"),
-    limit("limit[1]", "gpu_inventory", "gpus_visible", "= gpus_per_node of [cluster]", "count"),
-    limit("limit[2]", "cuda_runtime", "gpus_usable", "= gpus_per_node of [cluster]", "count"),
+    limit("limit[0]", "gpu_inventory", "gpus_allocatable", "= 2 (gpus_per_node of the profile)", "count"),
+    limit("limit[1]", "gpu_inventory", "gpus_visible", "= 2 (gpus_per_node of the profile)", "count"),
+    limit("limit[2]", "cuda_runtime", "gpus_usable", "= 2 (gpus_per_node of the profile)", "count"),
     limit(
         "limit[3]",
         "cuda_runtime",
@@ -142,7 +142,7 @@ def finding(name: str, metric: str, observed: float | str | None, bound: str, **
 
 def measured(script: Script, check: str, subject: str, gpus: int, rng: random.Random) -> list[dict[str, Any]]:
     """Append a measurement that meets everything and return its findings."""
-    want = f"= gpus_per_node of [cluster] (= {gpus} count)"
+    want = f"= {gpus} (gpus_per_node of the profile)"
     if check == "gpu_inventory":
         samples: Lines = [
             {"metric": m, "value": gpus, "unit": "count", "at": {}} for m in ("gpus_allocatable", "gpus_visible")
@@ -180,8 +180,8 @@ def verdict(script: Script, check: str, subject: str, word: str, **more: Any) ->
 
 def missed_gpu(script: Script, subject: str, gpus: int) -> None:
     """Append a node that offers one GPU less than the profile asks for, and what that blocks."""
-    want = f"= gpus_per_node of [cluster] (= {gpus} count)"
-    text = f"gpus_allocatable is {gpus - 1} count, expected {want}"
+    want = f"= {gpus} (gpus_per_node of the profile)"
+    text = f"gpus_allocatable is {gpus - 1}, expected {want}"
     bad = finding("limit[0]", "gpus_allocatable", float(gpus - 1), want, outcome="missed", text=text)
     good = finding("limit[1]", "gpus_visible", float(gpus), want)
     verdict(script, "gpu_inventory", subject, "FAIL", reason_code="limit_missed", reasons=[text], findings=[good, bad])
@@ -255,7 +255,7 @@ def run(
     good = 2 * count - 2 * len(short) - len(unpullable)
     counts = {"PASS": good, "FAIL": len(short), "NOT_RUN": len(short), "ERROR": len(unpullable)}
     outcome = "REJECTED" if short else "UNDECIDED" if unpullable else "ACCEPTED"
-    why = f"gpus_allocatable is {gpus - 1} count, expected = gpus_per_node of [cluster]"
+    why = f"gpus_allocatable is {gpus - 1}, expected = {gpus} (gpus_per_node of the profile)"
     reasons = [f"gpu_inventory is FAIL on {_some(short)}: {why}"] if short else []
     reasons += [f"cuda_runtime is ERROR on {_some(unpullable)}: the image could not be pulled"] if unpullable else []
     end(script, outcome, reasons or [f"all {2 * count} answers are PASS"], script.lines[0]["scope"], counts)

@@ -112,7 +112,7 @@ def test_first_screen_names_subject_and_reason_in_plain_words() -> None:
     top = first_screen(render_html(RunView.from_record(synthetic.run(4, short=["gpu-3"]))))
 
     assert "gpu-3" in top
-    assert "gpus_allocatable is 1 count, expected" in top
+    assert "gpus_allocatable is 1, expected" in top
 
 
 def test_killed_run_says_that_it_did_not_finish() -> None:
@@ -143,7 +143,7 @@ def test_every_finding_shows_limit_bound_value_unit_point_and_provenance() -> No
 
     for part in (
         "limit[0]",
-        "= gpus_per_node of [cluster]",
+        "= 2 (gpus_per_node of the profile)",
         "count",
         "dtype=float32",
         "n=512",

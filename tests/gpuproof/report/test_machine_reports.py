@@ -83,8 +83,8 @@ def test_junit_carries_findings_and_reasons() -> None:
     case = next(c for c in root.iter("testcase") if c.get("name") == "gpu-1" and outcome(c) == "failure")
     failure = case.find("failure")
     assert failure is not None
-    assert "gpus_allocatable is 1 count" in (failure.get("message") or "")
-    assert "observed 1, bound = gpus_per_node of [cluster]" in (case.findtext("system-out") or "")
+    assert "gpus_allocatable is 1" in (failure.get("message") or "")
+    assert "observed 1, bound = 2 (gpus_per_node of the profile)" in (case.findtext("system-out") or "")
 
 
 @pytest.mark.parametrize("lines", [[], synthetic.run(4, killed_after=3), synthetic.run(4, unpullable=["gpu-1"])])

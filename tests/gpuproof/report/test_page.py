@@ -55,5 +55,5 @@ def test_page_has_decision_links_columns_and_findings(html: str) -> None:
     assert 'href="report.html"' in html
     assert "gpuproof: pytest" in html
     assert 'data-column-type="measured"' in html
-    assert "gpus_allocatable = gpus_per_node of [cluster]" in html
-    assert "expected = gpus_per_node" in html
+    assert "gpus_allocatable = 2 (gpus_per_node of the profile)" in html
+    assert "expected = 2 (gpus_per_node" in html

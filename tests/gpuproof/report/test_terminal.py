@@ -35,7 +35,7 @@ def test_log_has_one_line_a_verdict_with_its_place_and_reason() -> None:
     verdicts = [line for line in text.splitlines() if line.startswith("[")]
     assert len(verdicts) == 8
     assert verdicts[-1].startswith("[8/8] ✓ PASS")
-    assert any("✗ FAIL    gpu_inventory gpu-3: gpus_allocatable is 1 count" in line for line in verdicts)
+    assert any("✗ FAIL    gpu_inventory gpu-3: gpus_allocatable is 1" in line for line in verdicts)
     assert "\x1b" not in text
 
 
@@ -177,7 +177,7 @@ def test_summary_names_waivers_and_what_no_reason_mentions() -> None:
     text = summary(synthetic.run(4, killed_after=8, short=["gpu-1"], waivers=waivers), NO_COLOR="1")
 
     assert "Waiver EXPIRED, without effect: gpu_inventory on gpu-9, synthetic owner" in text
-    assert "gpu_inventory on gpu-1: gpus_allocatable is 1 count" in text
+    assert "gpu_inventory on gpu-1: gpus_allocatable is 1" in text
 
 
 def test_log_says_what_was_interrupted_and_left_behind() -> None:
