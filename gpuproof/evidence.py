@@ -17,6 +17,7 @@ MAX_EVIDENCE_CHARS = 1500
 
 _NEXT = {
     Reason.IMAGE_PULL: "check the image reference, the registry and the pull secret",
+    Reason.GPU_RUNTIME_FAILED: "look at the node's driver and container toolkit, which must be of one version",
     Reason.CREATE_ERROR: "check the image, the command and the profile's [pod] patch",
     Reason.SANDBOX_FAILED: "check the node's container runtime, runtime class and network plug-in",
     Reason.ADMISSION_REFUSED: "check the node's device plug-in and what the kubelet has allocated",

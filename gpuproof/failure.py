@@ -11,6 +11,8 @@ class Reason(StrEnum):
     IMAGE_PULL = "image_pull"
     CREATE_ERROR = "create_error"
     """CreateContainerConfigError, CreateContainerError, RunContainerError or StartError."""
+    GPU_RUNTIME_FAILED = "gpu_runtime_failed"
+    """The runtime's GPU hook failed: driver and library versions differ, a device is lost, the driver is not loaded."""
     SANDBOX_FAILED = "sandbox_failed"
     ADMISSION_REFUSED = "admission_refused"
     """The kubelet refused the pod: OutOf..., UnexpectedAdmissionError, NodeAffinity and their like."""

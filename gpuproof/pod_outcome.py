@@ -47,6 +47,8 @@ _CREATE_ERRORS = frozenset(
     {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError", "ContainerCannotRun",
      "PreStartHookError", "PostStartHookError", "PreCreateHookError", "CrashLoopBackOff"}
 )  # fmt: skip
+_GPU_RUNTIME = ("nvidia-container", "nvml", "libnvidia", "nvidia driver", "unresolvable cdi devices")
+"""Words of the container runtime's GPU hook: what it says is about the node's driver, not about the image."""
 _PULL_ERRORS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError",
      "RegistryUnavailable", "SignatureValidationFailed"}
@@ -130,13 +132,18 @@ def _phase(pod: Raw, measure: Raw) -> Phase:
     return Phase.PULLING
 
 
+def _not_created(said: str, message: str, evidence: Sequence[str]) -> JobFailure:
+    gpu = any(word in message.lower() for word in _GPU_RUNTIME)
+    return failure(Reason.GPU_RUNTIME_FAILED if gpu else Reason.CREATE_ERROR, said, evidence)
+
+
 def _ended(pod: Raw, ended: Raw, evidence: Sequence[str]) -> Outcome:
     code, reason = raw.whole(ended, "exitCode"), raw.text(ended, "reason")
     message = raw.text(ended, "message")
     if reason == "OOMKilled":
         return failure(Reason.OOM_KILLED, f"measure was killed for lack of memory (exit code {code})", evidence)
     if reason in _CREATE_ERRORS:
-        return failure(Reason.CREATE_ERROR, f"measure could not be started: {reason}: {shortened(message)}", evidence)
+        return _not_created(f"measure could not be started: {reason}: {shortened(message)}", message, evidence)
     if code == 0 and message:
         return HasMessage(message)
     disrupted = _disruption(pod, evidence)
@@ -164,7 +171,7 @@ def _terminal(pod: Raw, evidence: Sequence[str]) -> JobFailure:
             return failure(Reason.OOM_KILLED, f"{name} was killed for lack of memory (exit code {code})", evidence)
         if raw.text(ended, "reason") in _CREATE_ERRORS:
             said = shortened(raw.text(ended, "message"))
-            return failure(Reason.CREATE_ERROR, f"{name} could not be started: {said}", evidence)
+            return _not_created(f"{name} could not be started: {said}", said, evidence)
         if ended and code:
             return failure(Reason.NONZERO_EXIT, f"{name} ended with exit code {code} before measure did", evidence)
     if reason:
@@ -197,7 +204,7 @@ def _not_starting(container: Raw, warnings: Sequence[Raw], evidence: Sequence[st
         image = raw.text(container, "image")
         return failure(Reason.IMAGE_PULL, f"{name}: {reason} for {image}: {shortened(cause)}", evidence)
     if reason in _CREATE_ERRORS and not _may_pass(message):
-        return failure(Reason.CREATE_ERROR, f"{name}: {reason}: {shortened(message)}", evidence)
+        return _not_created(f"{name}: {reason}: {shortened(message)}", message, evidence)
     ended = raw.mapping(container, "state", "terminated")
     is_init = raw.text(ended, "reason") and name not in (MEASURE, "hold")
     if is_init and raw.whole(ended, "exitCode"):

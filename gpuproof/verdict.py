@@ -59,6 +59,7 @@ class Judgement:
 _CLUSTERS_FAULT = frozenset(
     {
         Reason.UNSCHEDULABLE,
+        Reason.GPU_RUNTIME_FAILED,
         Reason.SANDBOX_FAILED,
         Reason.ADMISSION_REFUSED,
         Reason.EVICTED,

@@ -66,6 +66,14 @@ def test_no_message_field_is_an_empty_message() -> None:
         (terminated(9, reason="OOMKilled"), Reason.OOM_KILLED),
         (terminated(0, "result", reason="OOMKilled"), Reason.OOM_KILLED),
         (terminated(128, "exec: not found", reason="StartError"), Reason.CREATE_ERROR),
+        (
+            terminated(128, "nvml error: driver/library version mismatch", reason="StartError"),
+            Reason.GPU_RUNTIME_FAILED,
+        ),
+        (
+            terminated(128, "unresolvable CDI devices nvidia.com/gpu=0", reason="StartError"),
+            Reason.GPU_RUNTIME_FAILED,
+        ),
         (terminated(137, reason="ContainerStatusUnknown"), Reason.NODE_LOST),
     ],
 )

@@ -398,8 +398,8 @@ class TestFailures:
         [
             (
                 Verdict.FAIL,
-                """unschedulable sandbox_failed admission_refused evicted preempted deadline_exceeded never_started
-                node_lost node_not_ready node_missing""",
+                """unschedulable gpu_runtime_failed sandbox_failed admission_refused evicted preempted deadline_exceeded
+                never_started node_lost node_not_ready node_missing""",
             ),
             (
                 Verdict.ERROR,
