@@ -23,7 +23,8 @@ from simcluster.hardware.gpus import NodeGpus
 from simcluster.hardware.labels import hardware_labels
 from simcluster.hardware.rdma import NodeRdma
 from simcluster.hardware.standins import install_standins
-from simcluster.installed import install
+from simcluster.installed import OBJECT_STORE_PORT, install
+from simcluster.node.claims import Claims
 from simcluster.node.context import NodeContext, Site
 from simcluster.node.dns import NameServer
 from simcluster.node.events import EventRecorder
@@ -35,6 +36,7 @@ from simcluster.node.load import LoadMeter
 from simcluster.node.network import AddressPool, make_bridge
 from simcluster.node.runtime import GATEWAY, Runtime
 from simcluster.node.site import base_environment, make_shim, root_plan
+from simcluster.objectstore import ObjectStore
 from simcluster.timing import Timing
 from simcluster.topology import Mode, Pool, Topology, node_names
 
@@ -66,6 +68,7 @@ class Cluster:
         self.kubelets: dict[str, NodeKubelet] = {}
         self._scratch = scratch
         self._load: LoadMeter | None = None
+        self._objects = ObjectStore(scratch / "objects")
         self._root_ca = ""
         self._runtime = Runtime()
         self._controllers = ControllerManager(self.api.client, timing)
@@ -79,9 +82,12 @@ class Cluster:
         await self._controllers.start(root_ca=self._root_ca)
         await self._hosts.start()
         await self._names.start(GATEWAY)
+        await self._site.claims.start()
         self._make_nodes()
         self.faults.prepare(self)
         await asyncio.gather(*(kubelet.start() for kubelet in self.kubelets.values()))
+        if self.topology.object_store:
+            await self._objects.start(socket.create_server((GATEWAY, OBJECT_STORE_PORT)))
         await install(self.api.client, self.topology)
         if self.topology.dcgm:
             self._load = LoadMeter(self.kubelets)
@@ -97,6 +103,8 @@ class Cluster:
             await kubelet.stop()
         self._names.stop()
         await self._hosts.stop()
+        await self._objects.stop()
+        await self._site.claims.stop()
         self._fabric.close()
         await self._runtime.stop()
         await self.api.close()
@@ -139,6 +147,7 @@ class Cluster:
             shim=shim,
             rdma_tools=rdma_tools,
             fabric=self._fabric,
+            claims=Claims(self.api.client, self._scratch / "claims"),
             base_env=base_environment(GATEWAY, _IN_CLUSTER_PORT),
         )
 

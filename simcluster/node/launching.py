@@ -38,7 +38,9 @@ class LaunchPlanner:
         site = self._node.site
         variables = dict(env)
         message_path = container.get("terminationMessagePath") or "/dev/termination-log"
-        binds = [*site.root.binds, *self._files(), *self._gpus(container, variables), *self._mounts(container)]
+        mounts = self._mounts(container)
+        binds = [*site.root.binds, *self._files(), *self._gpus(container, variables), *mounts]
+        binds += site.claims.equip(mounts, self._volumes_view(container["name"]), self._node.name, variables)
         binds += self._rdma.binds(container, variables)
         binds.append((str(message), message_path, False))
         if self._node.mode == "light":
@@ -55,12 +57,17 @@ class LaunchPlanner:
 
     def forget(self, containers: Sequence[str]) -> None:
         """The pod has ended."""
+        for name in containers:
+            self._node.site.claims.forget(self._volumes_view(name))
         if self._node.gpus is not None:
             for name in containers:
                 self._node.gpus.hide(self._gpu_state(name))
 
     def _gpu_state(self, container: str) -> Path:
         return self._directory / f"{container}.gpus"
+
+    def _volumes_view(self, container: str) -> Path:
+        return self._directory / f"{container}.volumes"
 
     def _files(self) -> list[Bind]:
         tools = (str(self._node.site.shim), _TOOLS, True)

@@ -154,10 +154,8 @@ class PodWorker:
             await self._finish()
 
     async def _set_up_volumes(self) -> bool:
-        storage = NodeStorage(
-            self.directory / "volumes", self.node.site.directory / "claims", self.node.directory / "host"
-        )
         site = self.node.site
+        storage = NodeStorage(self.directory / "volumes", site.claims, self.node.directory / "host")
         builder = VolumeBuilder(site.client, self.facts(), storage, AccountTokens(site.tokens))
         delay_s = 0.5
         while not self.stopping:

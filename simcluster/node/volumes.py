@@ -14,6 +14,7 @@ from typing import Any
 
 from simcluster.api.port import ApiError, Client, Object
 from simcluster.node.accounts import AccountTokens
+from simcluster.node.claims import Claims
 from simcluster.node.sources import PodFacts, SourceMissingError, field, keyed_object, resource
 
 Content = dict[str, tuple[bytes, int | None]]
@@ -30,10 +31,10 @@ class MountError(Exception):
 
 @dataclass(frozen=True)
 class NodeStorage:
-    """Where things lie: `pod` this pod's volumes, `claims` a directory a claim, `host` what hostPath may see."""
+    """Where things lie: `pod` this pod's volumes, `claims` the claims' volumes, `host` what hostPath may see."""
 
     pod: Path
-    claims: Path
+    claims: Claims
     host: Path
 
 
@@ -172,14 +173,7 @@ class VolumeBuilder:
         return place
 
     async def _claim(self, name: str) -> Path:
-        try:
-            await self._client.get("persistentvolumeclaims", name, self._namespace)
-        except ApiError as error:
-            raise SourceMissingError(f'persistentvolumeclaim "{name}" not found') from error
-        place = self._storage.claims / self._namespace / name
-        place.mkdir(parents=True, exist_ok=True)
-        place.chmod(0o777)
-        return place
+        return await self._storage.claims.place(self._namespace, name)
 
 
 def _write(place: Path, files: Content, mode: int) -> None:
