@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 
 from tests.contract.cluster import STAYS, Build, Namespace, verdict
 from tests.contract.http import Json
@@ -57,7 +56,6 @@ def test_indexed_pods_resolve_each_other(ns: Namespace, build: Build) -> None:
         assert told[full] == addresses["j-0.hl"]
 
 
-@pytest.mark.xfail(strict=True, reason="names of pods that are not ready are not published")
 def test_unready_pods_resolve_where_the_service_says_so(ns: Namespace, build: Build) -> None:
     ns.create("services", _service("hl", {"svc": "hl"}, publishNotReadyAddresses=True))
     probe = {"exec": {"command": ["false"]}, "periodSeconds": 1}
