@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from tests.contract.cluster import STAYS, Build, Namespace, verdict
 from tests.contract.http import Json
 from tests.contract.waiting import until
