@@ -29,7 +29,11 @@ def _service(name: str, selector: dict[str, str], **spec: Json) -> Json:
 
 def _job(build: Build, ns: Namespace, names: list[str], **container: Json) -> Json:
     # Each stays a while after it knows all: a peer that asks later must still find it.
-    env = [{"name": "LINGER_S", "value": str(2 if ns.cluster.simulated else 15)}]
+    # RES_OPTIONS keeps the resolver from waiting long for a name that is not there yet.
+    env = [
+        {"name": "LINGER_S", "value": str(4 if ns.cluster.simulated else 15)},
+        {"name": "RES_OPTIONS", "value": "timeout:1 attempts:1"},
+    ]
     spec = {
         "subdomain": "hl",
         "containers": [build.container("c", ["python3", "-c", ASK, *names], env=env, **container)],

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tests.contract.golden.normalise import Facets, Names, steps_of
-from tests.contract.golden.replay import Exchange, Observation, here
+from tests.contract.golden.replay import Exchange, Observation, here, unfinalized
 
 Json = Any
 _FREE = {
@@ -87,16 +87,28 @@ def _grouped(objects: dict[str, Facets], options: Mapping[str, Any]) -> dict[str
 
 def _lines(role: str, expected: Facets, seen: Facets, scale: float, options: Mapping[str, Any]) -> Iterator[str]:
     brief = _any(options.get("brief", ()), role)
+    if options.get("free_finalizers"):
+        expected, seen = _without_finalizers(expected), _without_finalizers(seen)
     for facet in dict.fromkeys([*expected, *seen]):
         wanted = steps_of(_told(facet, [here(value, scale) for value in expected.get(facet, [])], brief=brief))
         got = steps_of(_told(facet, seen.get(facet, []), brief=brief))
         if _any(options.get("open", ()), f"{role} {facet}"):
             turns = min(len(wanted), len(got))
             wanted, got = (wanted[:turns], got[:turns]) if turns else (wanted, got)
+        if _any(options.get("ends", ()), f"{role} {facet}"):
+            wanted, got = _ends(wanted), _ends(got)
         if options.get("cut"):
             got = got[: len(wanted)]
         if wanted != got:
             yield f"{role} [{facet}]: expected {_shown(wanted)}, saw {_shown(got)}"
+
+
+def _without_finalizers(mine: Facets) -> Facets:
+    return {**mine, "life": list(dict.fromkeys(map(unfinalized, mine.get("life", []))))}
+
+
+def _ends(steps: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [("", steps[0][1]), ("", steps[-1][1])] if steps else []
 
 
 def _any(patterns: Sequence[str], text: str) -> bool:

@@ -17,6 +17,7 @@ from tests.contract.waiting import until
 Json = Any
 _SETTINGS = tomllib.loads(Path(__file__).with_name("scenarios.toml").read_text(encoding="utf-8"))
 UNCLAIMED: Mapping[str, str] = _SETTINGS["unclaimed"]
+KNOWN: Mapping[str, str] = _SETTINGS["known"]
 
 
 def options(scenario: str) -> Mapping[str, Any]:

@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.contract.golden.campaign import Differences, claimed, once, scenarios
-from tests.contract.golden.special import UNCLAIMED
+from tests.contract.golden.special import KNOWN, UNCLAIMED
 
 GOAL = 45
+
+
+def _marks(name: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.xfail(strict=True, reason=KNOWN[name])] if name in KNOWN else []
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +34,7 @@ def replayed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("name", claimed())
+@pytest.mark.parametrize("name", [pytest.param(name, marks=_marks(name)) for name in claimed()])
 def test_a_scenario_replays(replayed: Differences, name: str) -> None:
     assert replayed[name] == []
 
