@@ -292,12 +292,20 @@ class PodWorker:
             await self.node.site.runtime.release_sandbox(self.uid)
         if self._lease is not None:
             self.node.site.addresses.give_back(self._lease)
+        await self._lose_waiting_sidecars()
+
+    async def _lose_waiting_sidecars(self) -> None:
+        """A sidecar that still waited for its restart is told as lost a moment after the pod has ended (golden 18)."""
+        records = [container.record for container in self.containers.values()]
+        lost = [record for record in records if record.role == "sidecar" and "waiting" in record.state]
+        if lost:
+            await asyncio.sleep(self.node.site.timing.pod_terminal_lag_s)
+            for record in lost:
+                record.state = LOST
+            await self._write()
 
     def _close_unstarted(self) -> None:
         """Containers that never ran cannot have succeeded: a deleted pod that was still waiting is Failed."""
-        for container in self.containers.values():
-            if container.record.role == "sidecar" and "waiting" in container.record.state:
-                container.record.state = LOST
         if not self.stopping:
             return
         for container in self.containers.values():

@@ -130,7 +130,6 @@ def test_a_role_may_name_single_objects_and_subresources(cluster: Cluster, home:
     assert weak.request("GET", home.path("pods", "p")).code == 403
 
 
-@pytest.mark.xfail(strict=True, reason="roles may be granted without holding their rights")
 def test_no_one_may_grant_what_he_has_not(cluster: Cluster, home: Namespace, weak: Http) -> None:
     _grant(
         home,

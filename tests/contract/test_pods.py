@@ -222,7 +222,6 @@ def test_defaults_are_filled_in(ns: Namespace) -> None:
     assert ns.read("pods", "p")["status"]["qosClass"] == "BestEffort"
 
 
-@pytest.mark.xfail(strict=True, reason="shareProcessNamespace is not honoured")
 def test_the_shared_process_namespace_has_another_pid_1(ns: Namespace, build: Build) -> None:
     script = "import os; print(os.getpid() != 1)"
     ns.create("pods", build.pod("p", ["python3", "-c", script], shareProcessNamespace=True))

@@ -113,7 +113,6 @@ def test_projected_sources_share_one_directory(ns: Namespace, build: Build) -> N
     assert _says(ns, _pod(build, "p", "cat /v/a /v/b /v/c", {"projected": {"sources": sources}})) == "1\n2\np"
 
 
-@pytest.mark.xfail(strict=True, reason="a projected serviceAccountToken makes no file")
 def test_a_projected_token_speaks_for_the_service_account(ns: Namespace, build: Build) -> None:
     sources = [{"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}]
     token = _says(ns, _pod(build, "p", "cat /v/token", {"projected": {"sources": sources}})).strip()
@@ -181,7 +180,6 @@ def test_a_claim_is_bound_and_keeps_its_files(cluster: Cluster, ns: Namespace, b
     assert _says(ns, _pod(build, "two", "cat /v/f", volume)) == "kept\n"
 
 
-@pytest.mark.xfail(strict=True, reason="a changed ConfigMap never reaches the files of a running pod")
 def test_a_changed_config_map_reaches_a_running_pod(cluster: Cluster, ns: Namespace, build: Build) -> None:
     if not cluster.simulated:
         pytest.skip("takes up to two minutes on a real kubelet")
