@@ -70,6 +70,9 @@ class FaultEngine:
     def prepare(self, target: Target) -> None:
         """Strike what strikes at the start (before any node registers), and lie in wait with the rest."""
         self._target = target
+        target.site.claims.armed = any(
+            isinstance(action, file.TroubleStorage) for fault in self._faults for action in fault.action
+        )
         for action in self._actions_at_start():
             self._strike(action, target)
         if self._waiting:
@@ -87,6 +90,8 @@ class FaultEngine:
                         self._strike(action, self._target)
 
     def _strike(self, action: file.Action, target: Target) -> None:
+        if isinstance(action, file.TroubleStorage):
+            target.site.claims.trouble(action.storage_class, action.settings)
         if not hasattr(action, "node"):
             return
         for kubelet in _chosen(target.kubelets, action.node):
