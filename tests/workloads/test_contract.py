@@ -16,7 +16,9 @@ from workloads.contract import Malformed, Measurement, Sample, TooLarge, Truncat
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=12)
 SCALARS = st.one_of(WORDS, st.integers(-(2**53), 2**53), st.booleans())
-SAMPLES = st.builds(Sample, WORDS, st.floats(min_value=0.0, allow_nan=False), WORDS, st.dictionaries(WORDS, SCALARS, max_size=2))
+SAMPLES = st.builds(
+    Sample, WORDS, st.floats(min_value=0.0, allow_nan=False), WORDS, st.dictionaries(WORDS, SCALARS, max_size=2)
+)
 
 
 def a_measurement(count: int = 3) -> Measurement:
