@@ -25,7 +25,7 @@ from gpuproof.limits import (
     Severity,
     Unbounded,
 )
-from gpuproof.profile import THRESHOLDS, find_profile, load_profile
+from gpuproof.profile import THRESHOLDS, ProfileError, find_profile, load_profile
 from tests.gpuproof.profiles import GOOD, HEAD, LIMIT, TODAY, WAIVER, WORDS, changed, load
 
 SHIPPED = ["simulated", "h100-sxm-8x-ib400"]
@@ -251,6 +251,12 @@ class TestExtends:
         base += WORDS.replace('"driver"', '"firmware"').replace("gpu_driver", "firmware")
         got = load(tmp_path, self.SITE + held("bios"), base=base)
         assert got.cluster.extra == {"firmware": "x", "bios": "x"}
+
+    def test_an_expectation_nobody_holds_is_sought_in_the_file_that_states_it(self, tmp_path: Path) -> None:
+        base = changed("[scope]", '[cluster.extra]\nfirmware = "x"\n\n[scope]')
+        with pytest.raises(ProfileError) as caught:
+            load(tmp_path, self.SITE, base=base)
+        assert str(caught.value).startswith(str(tmp_path / "base.toml"))
 
     def test_the_checksum_covers_both_files(self, tmp_path: Path) -> None:
         got = load(tmp_path, self.SITE, base=GOOD)
