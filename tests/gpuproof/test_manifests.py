@@ -217,7 +217,7 @@ def measure(**changed: Any) -> dict[str, Any]:
     return {"patch": {"containers": [{"name": "measure"} | changed]}}
 
 
-AFFINITY = {"requiredDuringSchedulingIgnoredDuringExecution": []}
+AFFINITY: dict[str, Any] = {"requiredDuringSchedulingIgnoredDuringExecution": []}
 GPU = "nvidia.com/gpu"
 
 
