@@ -23,8 +23,10 @@ from simcluster.hardware.gpus import NodeGpus
 from simcluster.hardware.labels import hardware_labels
 from simcluster.hardware.rdma import NodeRdma
 from simcluster.hardware.standins import install_standins
-from simcluster.installed import install
+from simcluster.installed import OBJECT_STORE_PORT, install
+from simcluster.node.claims import Claims
 from simcluster.node.context import NodeContext, Site
+from simcluster.node.dns import NameServer
 from simcluster.node.events import EventRecorder
 from simcluster.node.fabric import Fabric
 from simcluster.node.gate import GatedClient
@@ -34,11 +36,13 @@ from simcluster.node.load import LoadMeter
 from simcluster.node.network import AddressPool, make_bridge
 from simcluster.node.runtime import GATEWAY, Runtime
 from simcluster.node.site import base_environment, make_shim, root_plan
+from simcluster.objectstore import ObjectStore
 from simcluster.timing import Timing
 from simcluster.topology import Mode, Pool, Topology, node_names
 
 _CONTROL_PLANE = "control-plane"
 _IN_CLUSTER_PORT = 443
+_API_NAME = "kubernetes.default.svc.cluster.local"
 
 
 @dataclass(frozen=True)
@@ -64,10 +68,12 @@ class Cluster:
         self.kubelets: dict[str, NodeKubelet] = {}
         self._scratch = scratch
         self._load: LoadMeter | None = None
+        self._objects = ObjectStore(scratch / "objects")
         self._root_ca = ""
         self._runtime = Runtime()
         self._controllers = ControllerManager(self.api.client, timing)
         self._hosts = HostsFiles(self.api.client)
+        self._names = NameServer(lambda: {**self._hosts.names(), _API_NAME: [GATEWAY]})
 
     async def start(self, directory: Path, tls: socket.socket, plain: socket.socket | None) -> Access:
         """Start everything; `directory` gets the kubeconfig. The sockets are bound loopback sockets."""
@@ -75,9 +81,13 @@ class Cluster:
         await self._start_runtime()
         await self._controllers.start(root_ca=self._root_ca)
         await self._hosts.start()
+        await self._names.start(GATEWAY)
+        await self._site.claims.start()
         self._make_nodes()
         self.faults.prepare(self)
         await asyncio.gather(*(kubelet.start() for kubelet in self.kubelets.values()))
+        if self.topology.object_store:
+            await self._objects.start(socket.create_server((GATEWAY, OBJECT_STORE_PORT)))
         await install(self.api.client, self.topology)
         if self.topology.dcgm:
             self._load = LoadMeter(self.kubelets)
@@ -91,7 +101,10 @@ class Cluster:
             self._load.stop()
         for kubelet in self.kubelets.values():
             await kubelet.stop()
+        self._names.stop()
         await self._hosts.stop()
+        await self._objects.stop()
+        await self._site.claims.stop()
         self._fabric.close()
         await self._runtime.stop()
         await self.api.close()
@@ -125,6 +138,7 @@ class Cluster:
             await self._runtime.prepare_light(str(self._scratch / "light"), plan)
         self._site = Site(
             client=self.api.client,
+            tokens=self.tokens,
             runtime=self._runtime,
             timing=self.timing,
             addresses=AddressPool(),
@@ -133,6 +147,7 @@ class Cluster:
             shim=shim,
             rdma_tools=rdma_tools,
             fabric=self._fabric,
+            claims=Claims(self.api.client, self._scratch / "claims"),
             base_env=base_environment(GATEWAY, _IN_CLUSTER_PORT),
         )
 

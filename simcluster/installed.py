@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from simcluster.api.port import ApiError, Client, Object
 from simcluster.node.images import EXPORTER_IMAGE, PYTHON_IMAGE
+from simcluster.node.runtime import GATEWAY
 from simcluster.topology import Pool, Topology, node_names
 
 OPERATOR_NAMESPACE = "gpu-operator"
+STORE_NAMESPACE = "simcluster"
+OBJECT_STORE_PORT = 9000
 _EXPORTER = "nvidia-dcgm-exporter"
 
 
@@ -19,6 +22,10 @@ async def install(client: Client, topology: Topology) -> None:
         await ensure_namespace(client, OPERATOR_NAMESPACE)
         await client.create("services", exporter_service(), OPERATOR_NAMESPACE)
         await client.create("daemonsets.apps", exporter(), OPERATOR_NAMESPACE)
+    if topology.object_store:
+        await ensure_namespace(client, STORE_NAMESPACE)
+        for resource, obj in object_store():
+            await client.create(resource, obj, STORE_NAMESPACE)
     for pool in topology.pools:
         for pod in busy_pods(pool):
             await ensure_namespace(client, pod["metadata"]["namespace"])
@@ -32,6 +39,18 @@ async def ensure_namespace(client: Client, name: str) -> None:
     except ApiError as error:
         if error.reason != "AlreadyExists":
             raise
+
+
+def object_store() -> list[tuple[str, Object]]:
+    """The name of the object store, which runs outside any pod: a Service without selector, and its endpoints."""
+    metadata = {"name": "object-store", "namespace": STORE_NAMESPACE}
+    port = {"name": "http", "port": OBJECT_STORE_PORT, "protocol": "TCP"}
+    service: Object = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [port]}}
+    subset = {"addresses": [{"ip": GATEWAY}], "ports": [port]}
+    return [
+        ("services", service),
+        ("endpoints", {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": [subset]}),
+    ]
 
 
 def exporter_service() -> Object:

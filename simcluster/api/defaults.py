@@ -9,8 +9,17 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from simcluster.api.metadata import timestamp
 from simcluster.api.poddefaults import pod_spec, qos_class, tolerations_of
 from simcluster.api.port import Object
+
+_GATED: Mapping[str, Any] = {
+    "type": "PodScheduled",
+    "status": "False",
+    "lastProbeTime": None,
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
 
 
 def pod(obj: Object) -> Object:
@@ -22,7 +31,10 @@ def pod(obj: Object) -> Object:
     spec.setdefault("priority", 0)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     spec["tolerations"] = tolerations_of(spec)
-    return {**obj, "spec": spec, "status": {"phase": "Pending", "qosClass": qos_class(spec)}}
+    status: Object = {"phase": "Pending"}
+    if spec.get("schedulingGates"):
+        status["conditions"] = [{**_GATED, "lastTransitionTime": timestamp()}]
+    return {**obj, "spec": spec, "status": {**status, "qosClass": qos_class(spec)}}
 
 
 def _template(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,6 +88,18 @@ def _workload(**extra: Any) -> Callable[[Object], Object]:
     return fill
 
 
+_ROLLING_DS = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
+
+
+def daemon_set(obj: Object) -> Object:
+    """A new daemon set: its counters at zero, and the annotation that old clients look for."""
+    filled = _workload(revisionHistoryLimit=10, updateStrategy=_ROLLING_DS)(obj)
+    metadata = dict(obj["metadata"])
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), "deprecated.daemonset.template.generation": "1"}
+    counters = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
+    return {**filled, "metadata": metadata, "status": dict.fromkeys(counters, 0)}
+
+
 def service(obj: Object) -> Object:
     """A new service: type, session affinity, ports; addresses are given elsewhere."""
     spec = dict(obj.get("spec") or {})
@@ -122,7 +146,6 @@ def fold_string_data(obj: Object) -> Object:
     return {**filled, "data": {**(obj.get("data") or {}), **encoded}}
 
 
-_ROLLING_DS = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
 _ROLLING_DEPLOY = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}}
 
 
@@ -185,7 +208,7 @@ ON_CREATE: Mapping[str, Callable[[Object], Object]] = {
     "secrets": secret,
     "persistentvolumeclaims": claim,
     "persistentvolumes": volume,
-    "daemonsets.apps": _workload(revisionHistoryLimit=10, updateStrategy=_ROLLING_DS),
+    "daemonsets.apps": daemon_set,
     "deployments.apps": _workload(
         replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600, strategy=_ROLLING_DEPLOY
     ),

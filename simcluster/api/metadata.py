@@ -109,7 +109,8 @@ def _check_finalizers(kind: Kind, before: Mapping[str, Any], given: Mapping[str,
         text = (
             f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
         )
-        raise errors.invalid(kind, before["name"], [errors.forbidden_value("metadata.finalizers", text)])
+        # Two validations find the same, and a real server tells both causes (19b).
+        raise errors.invalid(kind, before["name"], [errors.forbidden_value("metadata.finalizers", text)] * 2)
 
 
 @dataclass(frozen=True)

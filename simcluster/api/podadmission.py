@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from simcluster.api import errors
+from simcluster.api.accountvolume import with_account_volume
 from simcluster.api.port import Object
 from simcluster.api.resources import Request, Resources
 from simcluster.api.selectors import Selection
@@ -46,7 +47,11 @@ class References:
         if name != "default" and self._accounts.get(namespace, name) is None:
             why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
             raise errors.forbidden(request.kind, pod["metadata"]["name"], why)
-        return pod
+        account = self._accounts.get(namespace, name)
+        automount = pod["spec"].get("automountServiceAccountToken")
+        if automount is None and account is not None:
+            automount = account.obj.get("automountServiceAccountToken")
+        return pod if automount is False else {**pod, "spec": with_account_volume(pod["spec"])}
 
     def _priority(self, request: Request, pod: Object) -> Object:
         name = pod["spec"].get("priorityClassName") or ""

@@ -9,7 +9,8 @@ import re
 from decimal import Decimal
 from functools import lru_cache
 
-_PARTS = re.compile(r"^([+-]?[0-9.]+)(?:([eE][-+]?[0-9]+)|([numkKMGTPEi]*))$")
+_PARTS = re.compile(r"^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][-+]?[0-9]+)|([numkKMGTPEi]*))$")
+_LARGEST_POWER = 100
 _BINARY = {f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
@@ -22,6 +23,8 @@ def parse(text: str | float) -> Decimal:
         raise ValueError(f"not a quantity: {text!r}")
     number = Decimal(found[1])
     if found[2]:
+        if abs(int(found[2][1:])) > _LARGEST_POWER:
+            raise ValueError(f"out of all proportion: {text!r}")
         return number * Decimal(10) ** int(found[2][1:])
     suffix = found[3] or ""
     if suffix in _BINARY:

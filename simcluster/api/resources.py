@@ -228,6 +228,9 @@ class Resources:
         if metadata.is_gone(kind, marked):
             if options.dry_run:
                 return self._deleted_answer(kind, entry.obj), True
+            if kind.name == "pods" and marked != entry.obj:
+                # Watchers of a pod see that its grace is over before they see it gone (golden 02, 05d).
+                self._stored(kind, self.collection(kind).put(space, name, marked), created=False)
             last = self._removed(kind, space, name)
             return self._deleted_answer(kind, last.obj), True
         if marked == entry.obj or options.dry_run:

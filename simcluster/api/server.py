@@ -14,6 +14,7 @@ from aiohttp import web
 from simcluster.api.admission import STANDING_NAMESPACES, NamespaceLifecycle
 from simcluster.api.apply import FieldTracking
 from simcluster.api.auth import bootstrap
+from simcluster.api.auth.escalation import Escalation
 from simcluster.api.auth.rbac import Authorizer
 from simcluster.api.auth.tokens import TokenTable
 from simcluster.api.client import InProcessClient
@@ -82,12 +83,13 @@ class ApiServer:
         self.resources.create(kind, obj, None)
 
     def _handler(self) -> Handler:
+        authorizer = Authorizer(self.store)
         return Handler(
             kinds=self.kinds,
             tokens=self.tokens,
-            authorizer=Authorizer(self.store),
+            authorizer=authorizer,
             reads=Reads(self.resources, self._custom),
-            writes=Writes(self.resources),
+            writes=Writes(self.resources, Escalation(authorizer)),
             subresources=Subresources(self.resources, self.registry, self.tokens),
             openapi=OpenApi(self.kinds, self._custom.schemas),
         )

@@ -19,6 +19,7 @@ from simcluster.timing import Timing
 COMPONENT = "taint-eviction-controller"
 MESSAGE = "Taint manager: deleting due to NoExecute taint"
 Key = tuple[str, str, str]
+_LAG_S = 0.05
 
 
 class TaintEviction:
@@ -73,7 +74,7 @@ class TaintEviction:
             return
         if key not in self._planned:
             self._planned[key] = taints
-            self._queue.add_after(key, self._timing.s(patience_s))
+            self._queue.add_after(key, self._timing.s(max(patience_s, _LAG_S)))
 
     async def _evict(self, key: Key) -> None:
         if self._planned.pop(key, None) is None:

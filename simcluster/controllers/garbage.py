@@ -39,6 +39,7 @@ class GarbageCollector:
         self._informers = informers
         self._dependents: dict[str, set[Item]] = {}
         self._known: set[str] = set()
+        self._lag_s = timing.s(0.3)
         first_s, max_s = timing.s(1.0), timing.s(60.0)
         self._orphaned: WorkQueue[Item] = WorkQueue(
             self._check, title="gc-dependents", retry_first_s=first_s, retry_max_s=max_s
@@ -73,7 +74,8 @@ class GarbageCollector:
             return
         self._known.add(item.uid)
         if fields.deleting(new) and not _same_deletion(old, new):
-            self._owners.add(item)
+            # A real collector comes after the owner's controller, which lets go of its finalizers at once (05f).
+            self._owners.add_after(item, self._lag_s)
 
     def _relink(self, item: Item, before: Iterable[Object], after: Iterable[Object]) -> None:
         for owner in before:
@@ -90,7 +92,7 @@ class GarbageCollector:
     def _vanished(self, item: Item, owners: Iterable[Object]) -> None:
         self._known.discard(item.uid)
         for dependent in self._dependents.get(item.uid, ()):
-            self._orphaned.add(dependent)
+            self._orphaned.add_after(dependent, self._lag_s / 2)
         for owner in owners:
             found = self._owner_item(owner, item.namespace)
             if found is not None:

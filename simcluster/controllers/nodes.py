@@ -42,6 +42,7 @@ class NodeLifecycle:
         self._recorder = recorder
         self._grace_s = timing.node_grace_s
         self._tick_s = timing.s(1.0)
+        self._lag_s = timing.s(0.2)
         self._nodes = informers.of("nodes")
         self._pods = PodsByNode(informers)
         self._heard: dict[str, float] = {}
@@ -73,7 +74,8 @@ class NodeLifecycle:
             if old is not None:
                 self._heard.pop(fields.name(old), None)
         elif old is None or _facts(old) != _facts(new):
-            self._taints.add(fields.name(new))
+            # A change is seen by others before its taints follow (26a: the scheduler).
+            self._taints.add_after(fields.name(new), 0.0 if old is None else self._lag_s)
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from simcluster.faults.outages import Outage
+from simcluster.hardware.storage import Settings
 
 _FOLDER = Path(__file__).resolve().parent
 EVERY_NODE = "*"
@@ -137,6 +139,22 @@ class VanishNode(_Strict):
     node: str
 
 
+class TroubleStorage(_Strict):
+    """All volumes of a storage class behave otherwise: `settings` as fields of `hardware.storage.Settings`."""
+
+    do: Literal["trouble-storage"]
+    storage_class: str
+    settings: dict[str, float | bool]
+
+    @field_validator("settings")
+    @classmethod
+    def _known(cls, given: dict[str, float | bool]) -> dict[str, float | bool]:
+        unknown = set(given) - {each.name for each in fields(Settings)}
+        if unknown:
+            raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
+        return given
+
+
 Action = Annotated[
     OfferGpus
     | BreakGpu
@@ -152,6 +170,7 @@ Action = Annotated[
     | ExhaustQuota
     | TruncateMessages
     | VanishNode
+    | TroubleStorage
     | Outage,
     Field(discriminator="do"),
 ]

@@ -11,11 +11,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parent / "native"
 LIBRARIES = {"libcuda.so.1": "cuda.c", "libnvidia-ml.so.1": "nvml.c"}
+STORAGE = {"libsimstorage.so": "storage.c"}
 
 
 class CompilerMissingError(RuntimeError):
@@ -39,18 +41,28 @@ def _cache() -> Path:
     return Path(home) / "gpuproof" / "standins" / digest.hexdigest()[:16]
 
 
-def build_into(directory: Path) -> None:
+def build_into(directory: Path, libraries: Mapping[str, str] = LIBRARIES) -> None:
     """Put the libraries into `directory`, from the cache where it can.
 
     Raises `CompilerMissingError`, `CalledProcessError`."""
     cache = _cache()
-    for library, source in LIBRARIES.items():
+    for library, source in libraries.items():
         cached = cache / library
         if cached.is_file():
             shutil.copyfile(cached, directory / library)
             continue
         target = directory / library
-        command = [*compiler(), "-shared", "-fPIC", "-O1", "-o", str(target), str(SOURCES / source), "-lpthread"]
+        command = [
+            *compiler(),
+            "-shared",
+            "-fPIC",
+            "-O1",
+            "-o",
+            str(target),
+            str(SOURCES / source),
+            "-lpthread",
+            "-ldl",
+        ]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
         _remember(target, cached)
 

@@ -19,6 +19,7 @@ from simcluster.topology import GpuModel
 
 _NAMESPACE = uuid.UUID("5f0c3a52-6d9a-4f4e-9f6b-0d1f5a1c7e33")
 GPU_RESOURCE = "nvidia.com/gpu"
+_UNKNOWN = 999
 IDLE_SHARE = 0.1
 """Of the power limit, drawn by an idle GPU."""
 
@@ -214,7 +215,7 @@ class NodeGpus:
             "pcie_replays": gpu.pcie_replays,
             "mig": gpu.mig_mode,
             "xid": gpu.xid,
-            "context": gpu.context_error,
+            "context": gpu.context_error or (_UNKNOWN if gpu.lost else 0),
             "launch": gpu.compute_error,
             "flip": int(gpu.flips_bits),
             "lost": int(gpu.lost),

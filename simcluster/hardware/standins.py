@@ -9,7 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from simcluster.hardware.build import build_into
+from simcluster.hardware.build import STORAGE, build_into
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _MODULES = "/opt/simcluster/modules"
@@ -24,7 +24,7 @@ RDMA_TOOLS = {
 
 
 def install_standins(shim: Path, rdma: Path) -> None:
-    """Fill `shim` with modules/, gpu/bin/ and gpu/lib/, and `rdma` with bin/, which only some containers get mounted.
+    """Fill `shim` with modules/, lib/ and gpu/, and `rdma` with bin/, which only some containers get mounted.
 
     Raises `CompilerMissingError` where nothing can build the libraries.
     """
@@ -36,6 +36,8 @@ def install_standins(shim: Path, rdma: Path) -> None:
     libraries = shim / "gpu" / "lib"
     libraries.mkdir(parents=True)
     build_into(libraries)
+    (shim / "lib").mkdir()
+    build_into(shim / "lib", STORAGE)
     _write_tools(shim / "gpu" / "bin", GPU_TOOLS)
     _write_tools(rdma / "bin", RDMA_TOOLS)
     (shim / "rdma").mkdir()

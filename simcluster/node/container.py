@@ -9,9 +9,9 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 import uuid
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,18 +20,31 @@ from simcluster.node.attempt import Attempt, memory_limit
 from simcluster.node.clock import now
 from simcluster.node.context import NodeContext
 from simcluster.node.environment import command_line, environment
+from simcluster.node.hooks import run_pre_stop
+from simcluster.node.inside import run_inside
 from simcluster.node.logs import LogWriter
 from simcluster.node.probes import is_ready_at_start, watch_probes
 from simcluster.node.pulling import have_image
 from simcluster.node.restarts import Restarts
 from simcluster.node.runtime import Launch, LaunchError, Process
 from simcluster.node.sources import PodFacts, SourceMissingError
-from simcluster.node.status import EPOCH, ContainerRecord, waiting
+from simcluster.node.states import ended, not_started
+from simcluster.node.status import ContainerRecord, waiting
 
 _RUNTIME_WORDS = (
     "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
     "runc create failed: unable to start container process: "
 )
+
+_LEAST_GRACE_S = 2.0
+"""What a preStop hook leaves a process between TERM and KILL at least."""
+_KILLS_AT_ONCE = 2
+"""Lost liveness is answered so often with a start at once, and from then on with a back-off (golden 28)."""
+_LOOKS_AFTER_S = 10.5
+_LOOKS_AFTER_FAILURE_S = 1.0
+_MOST_UNSEEN = 0.95
+"""A pod shows its container's end, or its failed start, until the kubelet next looks at it: only then, or when another
+container changes, it shows the back-off (golden 13, 18, 28); at the latest when this share of the delay is over."""
 
 
 class PodSide(Protocol):
@@ -46,8 +59,8 @@ class PodSide(Protocol):
 
     def facts(self) -> PodFacts: ...
 
-    def changed(self) -> None:
-        """The record has changed: write the status."""
+    def changed(self, container: Container) -> None:
+        """The container's record has changed: write the status."""
         ...
 
     async def launch_for(self, container: Object, env: Mapping[str, str], argv: list[str], message: Path) -> Launch: ...
@@ -74,6 +87,9 @@ class Container:
         section = "containers" if record.role == "app" else "initContainers"
         self._path = f"spec.{section}{{{record.name}}}"
         self._halt = False
+        self._unhealthy = False
+        self._kills = 0
+        self._unseen = False
 
     def stopped(self) -> bool:
         """Whether `stop` has been called: nothing is started any more."""
@@ -94,25 +110,30 @@ class Container:
     async def run(self) -> None:
         """Until the container has ended for good."""
         self.begun = True
+        waited_s = 0.0
         try:
             while not self.stopped():
                 if not self._restart.is_first:
-                    await self.sleep(self._restart.delay_s)
+                    await self.sleep(self._restart.delay_s - waited_s)
+                waited_s = 0.0
                 if self.stopped() or not await self._ready_to_start():
                     break
                 async with self._starting:
                     failure = "" if self.stopped() else await self._start()
                 if self._attempt is not None:
                     await self._wait()
+                if self._unhealthy and not self.stopped():
+                    self._unhealthy = False
+                    continue
                 if self.stopped() or not self._restarts():
                     break
-                self._put_off(failure)
+                waited_s = await self._put_off(failure)
                 self._restart.advance()
         finally:
             self.record.finished = True
             self.first_start.set()
             self.ended.set()
-            self._pod.changed()
+            self._pod.changed(self)
 
     async def stop(self, grace_s: float) -> None:
         """TERM, and KILL after the grace period; returns when the process is gone."""
@@ -124,11 +145,18 @@ class Container:
         if attempt is None:
             return
         self.emit("Normal", "Killing", f"Stopping container {self.record.name}")
+        await self._end(attempt, grace_s)
+
+    async def _end(self, attempt: Attempt, grace_s: float) -> None:
+        runtime, least_s = self._node.site.runtime, self._node.site.timing.s(_LEAST_GRACE_S)
         if grace_s > 0:
-            await self._node.site.runtime.kill(attempt.process, signal.SIGTERM)
+            begun = time.monotonic()
+            await run_pre_stop(self, grace_s)
+            await runtime.kill(attempt.process, signal.SIGTERM)
+            left_s = max(grace_s - (time.monotonic() - begun), min(grace_s, least_s))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(attempt.process.exited), grace_s)
-        await self._node.site.runtime.kill(attempt.process, signal.SIGKILL)
+                await asyncio.wait_for(asyncio.shield(attempt.process.exited), left_s)
+        await runtime.kill(attempt.process, signal.SIGKILL)
 
     def emit(self, kind: str, reason: str, message: str) -> None:
         """Report an event about this container."""
@@ -143,7 +171,7 @@ class Container:
             self.record.last_state = self.record.state
         self.record.state = state
         self.record.ready = ready
-        self._pod.changed()
+        self._pod.changed(self)
 
     async def sleep(self, delay_s: float) -> None:
         """Sleep until the time is over or `stop` ends it."""
@@ -160,17 +188,38 @@ class Container:
     def _restarts(self) -> bool:
         return not self._pod.stopping and self._restart.wanted(self.record.exit_code)
 
-    def _put_off(self, failure: str) -> None:
-        """Show why the container waits for its next start."""
-        metadata = self._pod.pod["metadata"]
+    async def _put_off(self, failure: str) -> float:
+        """Show why the container waits for its next start; how much of the delay is over by then."""
+        if failure:
+            self.wait_as("RunContainerError", failure)
         if self._restart.is_first:
-            if failure:
-                self.wait_as("RunContainerError", failure)
-            return
-        where = f"{metadata['name']}_{metadata['namespace']}({metadata['uid']})"
-        text = f"back-off {self._restart.shown_s}s restarting failed container={self.record.name} pod={where}"
+            return 0.0
+        # A real kubelet shows the end itself first, and the back-off only when it next looks at the pod.
+        looks_after_s = self._node.site.timing.s(_LOOKS_AFTER_FAILURE_S if failure else _LOOKS_AFTER_S)
+        begun = time.monotonic()
+        self._unseen = True
+        await self.sleep(min(looks_after_s, self._restart.upcoming_s * _MOST_UNSEEN))
+        self._unseen = False
+        unseen_s = time.monotonic() - begun
+        if self.stopped():
+            return unseen_s
+        text = f"back-off {self._restart.shown_s}s restarting failed container={self.record.name} pod={self._where()}"
         self.wait_as("CrashLoopBackOff", text)
-        self.emit("Warning", "BackOff", f"Back-off restarting failed container {self.record.name} in pod {where}")
+        self._tell_back_off()
+        return unseen_s
+
+    def look(self) -> None:
+        """The pod is looked at anew: what was not shown yet is shown."""
+        if self._unseen and self._sleeper is not None:
+            self._sleeper.cancel()
+
+    def _where(self) -> str:
+        metadata = self._pod.pod["metadata"]
+        return f"{metadata['name']}_{metadata['namespace']}({metadata['uid']})"
+
+    def _tell_back_off(self) -> None:
+        text = f"Back-off restarting failed container {self.record.name} in pod {self._where()}"
+        self.emit("Warning", "BackOff", text)
 
     # ---- image and configuration
 
@@ -234,16 +283,7 @@ class Container:
 
     def _failed_to_start(self, text: str) -> str:
         self.emit("Warning", "Failed", f"Error: {text}")
-        self.record.state = {
-            "terminated": {
-                "exitCode": 128,
-                "reason": "StartError",
-                "message": text,
-                "startedAt": EPOCH,
-                "finishedAt": now(),
-                "containerID": self.record.container_id,
-            }
-        }
+        self.record.state = not_started(text, now(), self.record.container_id)
         self.record.ready = False
         return text
 
@@ -258,17 +298,19 @@ class Container:
                 watcher.cancel()
         attempt.log.finish()
         self._attempt = None
-        state: dict[str, Any] = {
-            "exitCode": code,
-            "reason": "OOMKilled" if attempt.out_of_memory else "Completed" if code == 0 else "Error",
-            "startedAt": attempt.started_at,
-            "finishedAt": now(),
-            "containerID": self.record.container_id,
-        }
-        text = attempt.last_words(self._pod.pod, self.spec, code, self._node.troubles.message_limit)
-        if text:
-            state["message"] = text
-        self._set({"terminated": state}, ready=self.record.role == "init" and code == 0)
+        state = ended(
+            code,
+            attempt.started_at,
+            now(),
+            self.record.container_id,
+            oom=attempt.out_of_memory,
+            text=attempt.last_words(self._pod.pod, self.spec, code, self._node.troubles.message_limit),
+        )
+        if self._unhealthy and not self.stopped():
+            # A real kubelet starts the next one in the same breath and never shows this end as the present state.
+            self.record.state, self.record.ready = state, False
+        else:
+            self._set(state, ready=self.record.role == "init" and code == 0)
 
     def _watches(self, attempt: Attempt) -> list[Coroutine[Any, Any, None]]:
         limit = memory_limit(self.spec)
@@ -288,26 +330,24 @@ class Container:
         """A probe has found the container ready, or no longer so."""
         if self.record.running and self.record.ready != ready:
             self.record.ready = ready
-            self._pod.changed()
+            self._pod.changed(self)
 
-    async def run_probe(self, command: Sequence[str]) -> int:
-        """Run a command inside the container; its exit code, 1 where it cannot start."""
+    async def run_command(self, command: Sequence[str]) -> tuple[int, str]:
+        """Run a command inside the container; its exit code, and the beginning of what it wrote."""
         if self._attempt is None or self.launch is None:
-            return 1
-        null = os.open(os.devnull, os.O_RDWR)
-        try:
-            wanted = replace(self.launch, argv=list(command))
-            process = await self._node.site.runtime.enter(self._attempt.process, wanted, [null] * 3)
-        except LaunchError:
-            return 1
-        finally:
-            os.close(null)
-        return await asyncio.shield(process.exited)
+            return 126, "container not running"
+        return await run_inside(self._node.site.runtime, self._attempt.process, self.launch, command)
 
     async def kill_unhealthy(self) -> None:
-        """Liveness is lost: end the process, so that the restart policy decides."""
-        if self._attempt is not None:
-            restarted = "will be restarted" if self._restarts() else "will be killed"
-            text = f"Container {self.record.name} failed liveness probe, {restarted}"
-            self.emit("Normal", "Killing", text)
-            await self._node.site.runtime.kill(self._attempt.process, signal.SIGKILL)
+        """Liveness is lost: stop the process, and start another one unless the policy is Never (golden 28)."""
+        attempt = self._attempt
+        if attempt is None:
+            return
+        self._kills += 1
+        again = self._restart.possible
+        self._unhealthy = again and self._kills <= _KILLS_AT_ONCE
+        told = "will be restarted" if again else "will be killed"
+        self.emit("Normal", "Killing", f"Container {self.record.name} failed liveness probe, {told}")
+        if again and not self._unhealthy:
+            self._tell_back_off()
+        await self._end(attempt, float(self._pod.pod["spec"].get("terminationGracePeriodSeconds") or 30))

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from simcluster.api.auth.tokens import TokenTable
 from simcluster.api.port import Client, Object
 from simcluster.hardware.devices import DevicePlugins
 from simcluster.hardware.gpus import GPU_RESOURCE, NodeGpus
 from simcluster.hardware.rdma import NodeRdma
+from simcluster.node.claims import Claims
 from simcluster.node.events import EventRecorder
 from simcluster.node.fabric import Fabric
 from simcluster.node.gate import GatedClient
@@ -44,6 +46,7 @@ class Site:
     """What all nodes of the cluster share."""
 
     client: Client
+    tokens: TokenTable
     runtime: Runtime
     timing: Timing
     addresses: AddressPool
@@ -55,6 +58,7 @@ class Site:
     rdma_tools: Path
     """Directory with `bin` (ibv_devinfo …), mounted only where an adapter was granted."""
     fabric: Fabric
+    claims: Claims
     base_env: dict[str, str]
     on_running: list[Callable[[str, Object, str], None]] = field(default_factory=list)
     """Called with node, pod and container name whenever a container starts to run."""

@@ -5,7 +5,7 @@ Owns the files' text, kept up to date in place from the endpoints. It must not k
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from simcluster.api.informer import Informer
@@ -33,6 +33,25 @@ def _names(service: str, home: str, seen_from: str) -> list[str]:
     return [*short, f"{service}.{home}", f"{service}.{home}.svc", f"{service}.{home}.svc.{_DOMAIN}"]
 
 
+def full_names(endpoints: Iterable[Object]) -> dict[str, list[str]]:
+    """The addresses behind every full name that endpoints give."""
+    names: dict[str, list[str]] = {}
+    for entry in endpoints:
+        service = f"{entry['metadata']['name']}.{entry['metadata']['namespace']}.svc.{_DOMAIN}"
+        for subset in entry.get("subsets") or []:
+            for address in subset.get("addresses") or []:
+                names.setdefault(service, []).append(address["ip"])
+                if address.get("hostname"):
+                    names.setdefault(f"{address['hostname']}.{service}", []).append(address["ip"])
+    return names
+
+
+def resolver_file(namespace: str, server: str) -> str:
+    """A pod's /etc/resolv.conf."""
+    search = f"{namespace}.svc.{_DOMAIN} svc.{_DOMAIN} {_DOMAIN}"
+    return f"search {search}\nnameserver {server}\noptions ndots:5\n"
+
+
 class HostsFiles:
     """All pods' files; one watch on the endpoints of the whole cluster."""
 
@@ -40,6 +59,13 @@ class HostsFiles:
         self._informer = Informer(client, "endpoints")
         self._files: dict[Path, tuple[str, str]] = {}
         self._informer.on_change(self._on_change)
+        self._names: dict[str, list[str]] | None = None
+
+    def names(self) -> dict[str, list[str]]:
+        """Full names of Services and of their pods, with their addresses."""
+        if self._names is None:
+            self._names = full_names(self._informer.items.values())
+        return self._names
 
     async def start(self) -> None:
         """Begin to follow the endpoints."""
@@ -63,6 +89,7 @@ class HostsFiles:
         changed = after or before
         if changed is None or _addresses(before) == _addresses(after):
             return
+        self._names = None
         for path in self._files:
             self._write(path)
 

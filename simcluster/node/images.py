@@ -14,6 +14,9 @@ TORCH_IMAGE = "simcluster.local/torch:2"
 EXPORTER_IMAGE = "simcluster.local/dcgm-exporter:4"
 KNOWN_IMAGES = (PYTHON_IMAGE, TORCH_IMAGE, EXPORTER_IMAGE)
 
+_RESOLVER = ("10.250.0.1:40753", "10.96.0.10:53")
+"""A node's and its name server's address in the words of a look-up that nobody answers."""
+
 _REPOSITORY = re.compile(r"^[a-z0-9]+(?:[._-]+[a-z0-9]+)*$")
 
 
@@ -49,7 +52,9 @@ def parse_image(text: str) -> Image:
         registry, repository = "docker.io", path if rest else f"library/{path}"
     for part in repository.split("/"):
         if not _REPOSITORY.match(part):
-            told = f"repository name ({repository}) must be lowercase" if part != part.lower() else ""
+            # A first component in capitals is taken for a host, and only what follows it is told.
+            shown = rest if rest and first != first.lower() else repository
+            told = f"repository name ({shown}) must be lowercase" if part != part.lower() else ""
             raise InvalidImageError(
                 f'Failed to apply default image tag "{text}": couldn\'t parse image name "{text}": '
                 f"invalid reference format{': ' + told if told else ''}"
@@ -99,4 +104,5 @@ class ImageStore:
         request = f'failed to do request: Head "{url}": '
         if image.registry.startswith("localhost"):
             return prefix + request + "dial tcp 127.0.0.1:80: connect: connection refused"
-        return prefix + request + f"dial tcp: lookup {image.registry}: no such host"
+        query = f"read udp {_RESOLVER[0]}->{_RESOLVER[1]}"
+        return prefix + request + f"dial tcp: lookup {image.registry} on {_RESOLVER[1]}: {query}: i/o timeout"

@@ -42,6 +42,7 @@ class NodeKubelet:
         self._heartbeat: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._since = now()
+        self._asking: set[str] = set()
         self.started = asyncio.Event()
         """The node is registered and takes pods."""
 
@@ -184,7 +185,27 @@ class NodeKubelet:
 
     def _admit(self, pod: Object) -> None:
         uid = pod["metadata"]["uid"]
-        refusal = self._refusal(pod)
+        if not pod["spec"].get("nodeSelector"):
+            self._take(pod, {})
+        elif uid not in self._asking:
+            self._asking.add(uid)
+            self._spawn(self._ask_and_take(pod))
+
+    async def _ask_and_take(self, pod: Object) -> None:
+        """Hold the pod's selector against the Node object: labels may have come through the API."""
+        metadata = pod["metadata"]
+        labels: Mapping[str, str] = {"kubernetes.io/hostname": self.node.name, **self.node.labels}
+        with contextlib.suppress(ApiError):
+            node = await self.node.site.client.get("nodes", self.node.name)
+            labels = node["metadata"].get("labels") or {}
+        self._asking.discard(metadata["uid"])
+        present = self._informer.items.get((metadata["namespace"], metadata["name"]))
+        if present is not None and present["metadata"]["uid"] == metadata["uid"] and _is_new(present):
+            self._take(present, labels)
+
+    def _take(self, pod: Object, labels: Mapping[str, str]) -> None:
+        uid = pod["metadata"]["uid"]
+        refusal = self._refusal(pod, labels)
         if refusal is not None:
             self._spawn(self._refuse(pod, refusal))
             return
@@ -193,14 +214,12 @@ class NodeKubelet:
         self._workers[uid] = worker
         worker.start()
 
-    def _refusal(self, pod: Object) -> Refusal | None:
+    def _refusal(self, pod: Object, labels: Mapping[str, str]) -> Refusal | None:
         troubles = self.node.troubles
         if troubles.reject_reason:
             return Refusal(troubles.reject_reason, troubles.reject_message)
         others = [worker.pod for worker in self._workers.values() if not worker.done]
-        return refuse(
-            pod, others, allocatable(self.node), {"kubernetes.io/hostname": self.node.name, **self.node.labels}
-        )
+        return refuse(pod, others, allocatable(self.node), labels)
 
     async def _refuse(self, pod: Object, refusal: Refusal) -> None:
         status = {

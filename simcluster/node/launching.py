@@ -15,6 +15,7 @@ from simcluster.node.rootfs import RootPlan
 from simcluster.node.runtime import Launch, LaunchError
 
 Bind = tuple[str, str, bool]
+_NAME_FILES = ("hosts", "hostname", "resolv.conf", "nsswitch.conf")
 _GPU_STATE = "/run/simcluster/gpus"
 _TOOLS = "/opt/simcluster"
 
@@ -22,7 +23,10 @@ _TOOLS = "/opt/simcluster"
 class LaunchPlanner:
     """Plans the containers of one pod; `volumes` holds the place of each volume once they are set up."""
 
-    def __init__(self, node: NodeContext, uid: str, directory: Path, rdma: PodRdma) -> None:
+    def __init__(
+        self, node: NodeContext, uid: str, directory: Path, rdma: PodRdma, *, share_pids: bool = False
+    ) -> None:
+        self._share_pids = share_pids
         self.volumes: dict[str, Path] = {}
         self._node = node
         self._uid = uid
@@ -34,7 +38,9 @@ class LaunchPlanner:
         site = self._node.site
         variables = dict(env)
         message_path = container.get("terminationMessagePath") or "/dev/termination-log"
-        binds = [*site.root.binds, *self._files(), *self._gpus(container, variables), *self._mounts(container)]
+        mounts = self._mounts(container)
+        binds = [*site.root.binds, *self._files(), *self._gpus(container, variables), *mounts]
+        binds += site.claims.equip(mounts, self._volumes_view(container["name"]), self._node.name, variables)
         binds += self._rdma.binds(container, variables)
         binds.append((str(message), message_path, False))
         if self._node.mode == "light":
@@ -46,10 +52,13 @@ class LaunchPlanner:
             RootPlan(site.root.base, site.root.overlays, site.root.links, binds),
             cwd=container.get("workingDir") or "/",
             sandbox=self._uid if self._node.mode == "full" else None,
+            share_pids=self._share_pids,
         )
 
     def forget(self, containers: Sequence[str]) -> None:
         """The pod has ended."""
+        for name in containers:
+            self._node.site.claims.forget(self._volumes_view(name))
         if self._node.gpus is not None:
             for name in containers:
                 self._node.gpus.hide(self._gpu_state(name))
@@ -57,11 +66,17 @@ class LaunchPlanner:
     def _gpu_state(self, container: str) -> Path:
         return self._directory / f"{container}.gpus"
 
+    def _volumes_view(self, container: str) -> Path:
+        return self._directory / f"{container}.volumes"
+
     def _files(self) -> list[Bind]:
         tools = (str(self._node.site.shim), _TOOLS, True)
         if self._node.mode != "full":
             return [tools]
-        return [tools, *((str(self._directory / name), f"/etc/{name}", False) for name in ("hosts", "hostname"))]
+        return [
+            tools,
+            *((str(self._directory / name), f"/etc/{name}", False) for name in _NAME_FILES),
+        ]
 
     def _mounts(self, container: Object) -> list[Bind]:
         binds = []
@@ -90,7 +105,7 @@ class LaunchPlanner:
         state = self._gpu_state(container["name"])
         self._node.gpus.show(state, seen)
         if seen:
-            variables["NVIDIA_VISIBLE_DEVICES"] = ",".join(seen)
+            variables["NVIDIA_VISIBLE_DEVICES"] = ",".join(dict.fromkeys(unit.partition("::")[0] for unit in seen))
         variables["SIMCLUSTER_GPU_STATE"] = _GPU_STATE
         variables["PATH"] = f"{_TOOLS}/gpu/bin:{variables.get('PATH', '')}"
         libraries = [f"{_TOOLS}/gpu/lib", variables.get("LD_LIBRARY_PATH", "")]

@@ -14,21 +14,27 @@ from pathlib import Path
 from typing import Any
 
 from simcluster.api.port import ApiError, Object
+from simcluster.node.accounts import AccountTokens
 from simcluster.node.clock import now
 from simcluster.node.container import Container
 from simcluster.node.context import NodeContext
-from simcluster.node.hosts import HostsFiles
+from simcluster.node.hosts import HostsFiles, resolver_file
 from simcluster.node.launching import LaunchPlanner
 from simcluster.node.network import Lease
 from simcluster.node.plan import planned
 from simcluster.node.podrdma import PodRdma
 from simcluster.node.reporting import StatusReporter, is_older
-from simcluster.node.runtime import Launch, LaunchError
+from simcluster.node.runtime import GATEWAY, Launch, LaunchError
 from simcluster.node.sources import PodFacts
+from simcluster.node.states import LOST
 from simcluster.node.status import PodView
 from simcluster.node.volumes import MountError, NodeStorage, VolumeBuilder
 
 _DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
+_DELETE_LAG_S = 0.5
+"""From a deleted pod's last status to the kubelet's own DELETE (02, 04b, 05f: 0.4 to 1 s)."""
+_REFRESH_S = 60.0
+"""A real kubelet brings mounted ConfigMaps and Secrets up to date about once a minute."""
 _log = logging.getLogger(__name__)
 
 
@@ -53,7 +59,8 @@ class PodWorker:
         self._final = False
         self._deadline_passed = False
         self._rdma = PodRdma(node, pod, self.directory)
-        self._planner = LaunchPlanner(node, self.uid, self.directory, self._rdma)
+        share_pids = bool(pod["spec"].get("shareProcessNamespace"))
+        self._planner = LaunchPlanner(node, self.uid, self.directory, self._rdma, share_pids=share_pids)
         self._dirty = asyncio.Event()
         self._reporter = StatusReporter(node.site.client)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -104,8 +111,11 @@ class PodWorker:
         """What the downward API can tell."""
         return PodFacts(self.pod, self.node.name, self.node.host_ip, self.address, self.node.capacity)
 
-    def changed(self) -> None:
+    def changed(self, container: Container) -> None:
         """A container's record has changed."""
+        for other in self.containers.values():
+            if other is not container:
+                other.look()
         self._show_address = self._sandbox
         self._dirty.set()
 
@@ -144,20 +154,30 @@ class PodWorker:
             await self._finish()
 
     async def _set_up_volumes(self) -> bool:
-        storage = NodeStorage(
-            self.directory / "volumes", self.node.site.directory / "claims", self.node.directory / "host"
-        )
+        site = self.node.site
+        storage = NodeStorage(self.directory / "volumes", site.claims, self.node.directory / "host")
+        builder = VolumeBuilder(site.client, self.facts(), storage, AccountTokens(site.tokens))
         delay_s = 0.5
         while not self.stopping:
             try:
-                self._planner.volumes = await VolumeBuilder(self.node.site.client, self.facts(), storage).build()
+                self._planner.volumes = await builder.build()
             except MountError as failure:
                 self.node.events.emit(self.pod, "Warning", "FailedMount", str(failure))
                 await asyncio.sleep(self.node.site.timing.s(delay_s))
                 delay_s = min(delay_s * 2, 122.0)
                 continue
+            if builder.changeable:
+                self._spawn(self._refresh_volumes(builder), "volumes")
             return True
         return False
+
+    async def _refresh_volumes(self, builder: VolumeBuilder) -> None:
+        while not self.done:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.finished.wait(), self.node.site.timing.s(_REFRESH_S))
+                return
+            builder.facts = self.facts()
+            await builder.refresh()
 
     async def _set_up_sandbox(self) -> bool:
         timing = self.node.site.timing
@@ -197,6 +217,8 @@ class PodWorker:
             names = [f"{hostname}.{subdomain}.{namespace}.svc.cluster.local"] if subdomain else []
             self._hosts.add(self.directory / "hosts", namespace, f"{self.address}\t{' '.join([*names, hostname])}")
             (self.directory / "hostname").write_text(hostname + "\n")
+            (self.directory / "nsswitch.conf").write_text("hosts: files dns\n")
+            (self.directory / "resolv.conf").write_text(resolver_file(namespace, GATEWAY))
         return ""
 
     # ---- the way down
@@ -229,7 +251,7 @@ class PodWorker:
         if not self.done:
             await self._stop(max(grace_s, timing.s(2.0)))
             await self._end()
-        await asyncio.sleep(timing.s(0.8))
+        await asyncio.sleep(timing.s(_DELETE_LAG_S))
         with contextlib.suppress(ApiError):
             await self.node.site.client.delete(
                 "pods", self.pod["metadata"]["name"], self.pod["metadata"]["namespace"], grace_period_s=0, uid=self.uid
@@ -270,6 +292,17 @@ class PodWorker:
             await self.node.site.runtime.release_sandbox(self.uid)
         if self._lease is not None:
             self.node.site.addresses.give_back(self._lease)
+        await self._lose_waiting_sidecars()
+
+    async def _lose_waiting_sidecars(self) -> None:
+        """A sidecar that still waited for its restart is told as lost a moment after the pod has ended (golden 18)."""
+        records = [container.record for container in self.containers.values()]
+        lost = [record for record in records if record.role == "sidecar" and "waiting" in record.state]
+        if lost:
+            await asyncio.sleep(self.node.site.timing.pod_terminal_lag_s)
+            for record in lost:
+                record.state = LOST
+            await self._write()
 
     def _close_unstarted(self) -> None:
         """Containers that never ran cannot have succeeded: a deleted pod that was still waiting is Failed."""
@@ -278,15 +311,7 @@ class PodWorker:
         for container in self.containers.values():
             record = container.record
             if record.exit_code is None and record.role == "app":
-                record.state = {
-                    "terminated": {
-                        "exitCode": 137,
-                        "reason": "ContainerStatusUnknown",
-                        "message": "The container could not be located when the pod was terminated",
-                        "startedAt": None,
-                        "finishedAt": None,
-                    }
-                }
+                record.state = LOST
             record.finished = True
 
     def remove_files(self) -> None:

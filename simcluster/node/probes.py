@@ -32,8 +32,8 @@ class Probed(Protocol):
         """Readiness has changed."""
         ...
 
-    async def run_probe(self, command: Sequence[str]) -> int:
-        """Run a command inside; its exit code."""
+    async def run_command(self, command: Sequence[str]) -> tuple[int, str]:
+        """Run a command inside; its exit code and the beginning of what it wrote."""
         ...
 
     async def kill_unhealthy(self) -> None:
@@ -100,22 +100,25 @@ async def _liveness(container: Probed) -> None:
 
 
 async def _ask(container: Probed, probe: Mapping[str, Any], kind: str) -> bool:
+    limit_s = probe.get("timeoutSeconds") or 1
+    trouble: str | None
     try:
-        async with asyncio.timeout(probe.get("timeoutSeconds") or 1):
+        async with asyncio.timeout(limit_s):
             trouble = await _trouble(container, probe)
     except TimeoutError:
-        trouble = "context deadline exceeded"
-    if trouble:
+        trouble = f"command timed out after {limit_s}s" if "exec" in probe else "context deadline exceeded"
+    if trouble is not None:
         container.emit("Warning", "Unhealthy", f"{kind} probe failed: {trouble}")
-    return not trouble
+    return trouble is None
 
 
-async def _trouble(container: Probed, probe: Mapping[str, Any]) -> str:
+async def _trouble(container: Probed, probe: Mapping[str, Any]) -> str | None:
+    """What is wrong (a command that fails says it with its output, which may be empty), or None."""
     if "exec" in probe:
-        code = await container.run_probe(probe["exec"].get("command") or [])
-        return f"command terminated with exit code {code}" if code else ""
+        code, output = await container.run_command(probe["exec"].get("command") or [])
+        return output if code else None
     if "httpGet" in probe:
-        return await _http(container, probe["httpGet"])
+        return await http_trouble(container, probe["httpGet"])
     if "tcpSocket" in probe:
         return await _tcp(container, probe["tcpSocket"])
     return "probes of this kind are not offered by the simulated cluster"
@@ -128,21 +131,22 @@ def _port(container: Probed, port: int | str) -> int:
     return int(named.get(port, 0))
 
 
-async def _http(container: Probed, probe: Mapping[str, Any]) -> str:
+async def http_trouble(container: Probed, probe: Mapping[str, Any]) -> str | None:
+    """What is wrong with an HTTP request to the container (a probe's or a hook's httpGet), or None."""
     url = f"http://{probe.get('host') or container.address}:{_port(container, probe['port'])}{probe.get('path') or '/'}"
     headers = {item["name"]: item["value"] for item in probe.get("httpHeaders") or []}
     try:
         async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as answer:
-            return "" if answer.status < 400 else f"HTTP probe failed with statuscode: {answer.status}"
+            return None if answer.status < 400 else f"HTTP probe failed with statuscode: {answer.status}"
     except aiohttp.ClientError as error:
         return f'Get "{url}": {error}'
 
 
-async def _tcp(container: Probed, probe: Mapping[str, Any]) -> str:
+async def _tcp(container: Probed, probe: Mapping[str, Any]) -> str | None:
     host, port = probe.get("host") or container.address, _port(container, probe["port"])
     try:
         _, writer = await asyncio.open_connection(host, port)
     except OSError as error:
         return f"dial tcp {host}:{port}: {error.strerror or error}"
     writer.close()
-    return ""
+    return None

@@ -29,6 +29,11 @@ class Restarts:
         return self._policy == "OnFailure" and exit_code != 0
 
     @property
+    def possible(self) -> bool:
+        """Whether the container is started again at all after it was killed for its liveness probe."""
+        return self._role == "sidecar" or self._policy != "Never"
+
+    @property
     def is_first(self) -> bool:
         """No restart yet: the first one comes at once, and is not called a back-off."""
         return self.delay_s == 0.0
@@ -37,6 +42,11 @@ class Restarts:
     def shown_s(self) -> int:
         """The coming back-off in a real cluster's seconds, as messages name it."""
         return round(self._next() / self._timing.scale)
+
+    @property
+    def upcoming_s(self) -> float:
+        """The coming delay."""
+        return self._next()
 
     def advance(self) -> None:
         """The container has ended once more."""

@@ -6,8 +6,10 @@ will exec, so it may change the process as it likes. Errors are `StartError` wit
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,6 @@ from simcluster.node import syscalls
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
-_CLASSES = "/sys/class/"
 _MASKED = ("/proc/sysrq-trigger", "/proc/kcore", "/proc/keys")
 
 
@@ -130,14 +131,14 @@ def _show_sys(target: str, harmless: int) -> None:
 
 def _bind_volume(root: str, source: str, target: str, read_only: bool) -> None:
     place = Path(inside(root, target))
+    directory = Path(source).is_dir()
     try:
-        if target.startswith(_CLASSES) and not place.exists():
-            _add_class(root, target)
-        if Path(source).is_dir():
-            place.mkdir(parents=True, exist_ok=True)
-        elif not place.exists():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.touch()
+        try:
+            _create(place, directory=directory)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            _make_room(root, place, directory=directory)
         syscalls.bind(source, str(place), read_only=read_only)
     except OSError as error:
         raise StartError(
@@ -145,12 +146,26 @@ def _bind_volume(root: str, source: str, target: str, read_only: bool) -> None:
         ) from error
 
 
-def _add_class(root: str, target: str) -> None:
-    """Let /sys/class show one more directory: sysfs itself takes none, an overlay of it does."""
-    extra = f"{Path(root).parent}/classes/{Path(target).name}"
-    Path(extra).mkdir(parents=True)
-    layers = f"lowerdir={Path(extra).parent}:{root}{_CLASSES.rstrip('/')}"
-    syscalls.mount("overlay", f"{root}{_CLASSES.rstrip('/')}", "overlay", syscalls.MS_RDONLY, layers)
+def _create(place: Path, *, directory: bool) -> None:
+    if directory:
+        place.mkdir(parents=True, exist_ok=True)
+    elif not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
+
+
+def _make_room(root: str, place: Path, *, directory: bool) -> None:
+    """Let a directory that takes no new entries (sysfs, or a foreign owner) show one more, by an overlay of it."""
+    above = next(parent for parent in place.parents if parent.exists())
+    layers = Path(tempfile.mkdtemp(dir=Path(root).parent, prefix="room-"))
+    for name in ("extra", "upper", "work"):
+        (layers / name).mkdir()
+    mode = stat.S_IMODE(above.stat().st_mode)
+    for name in ("extra", "upper"):
+        (layers / name).chmod(mode)
+    _create(layers / "extra" / place.relative_to(above), directory=directory)
+    lower = f"lowerdir={layers}/extra:{above}"
+    syscalls.mount("overlay", str(above), "overlay", data=f"{lower},upperdir={layers}/upper,workdir={layers}/work")
 
 
 def inside(root: str, path: str) -> str:

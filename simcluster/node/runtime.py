@@ -46,6 +46,8 @@ class Launch:
     root: RootPlan
     cwd: str = "/"
     sandbox: str | None = None
+    share_pids: bool = False
+    """All containers of the sandbox see each other's processes."""
     tty: bool = False
 
 
@@ -137,6 +139,8 @@ class Runtime:
         """
         request: dict[str, Any] = {"op": "start", "argv": list(launch.argv), "env": dict(launch.env), "cwd": launch.cwd}
         request["root"] = asdict(launch.root)
+        if launch.share_pids and launch.sandbox is not None:
+            request["share_pids"] = True
         request |= {"sandbox": launch.sandbox} if launch.sandbox is not None else {"light": self._light_root}
         return await self._spawn(request, descriptors)
 

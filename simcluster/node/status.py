@@ -164,6 +164,8 @@ def _conditions(view: PodView, ended: str | None, now: str) -> list[Object]:
         message = f"containers with unready status: [{' '.join(unready)}]" if unready else ""
         reason = "ContainersNotReady" if unready else ""
         wanted += [("Ready", not unready, reason, message), ("ContainersReady", not unready, reason, message)]
+    # The kubelet tells it too, for pods that never met the scheduler.
+    wanted.append(("PodScheduled", True, "", ""))
     generation = view.pod["metadata"].get("generation", 1)
     made = [
         _condition(existing.get(kind), kind, is_true, reason, message, generation, now)

@@ -50,6 +50,7 @@ class Zygote:
         self._buffer = b""
         self._descriptors: list[int] = []
         self._sandboxes: dict[str, list[int]] = {}
+        self._pauses: dict[str, int] = {}
         self._starting: dict[int, tuple[Request, int]] = {}
         self._running: dict[int, bool] = {}
         self._own_pid_ns = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
@@ -105,6 +106,8 @@ class Zygote:
         elif kind == "release":
             for descriptor in self._sandboxes.pop(request["sandbox"], []):
                 os.close(descriptor)
+            if pause := self._pauses.pop(request["sandbox"], 0):
+                os.kill(pause, signal.SIGKILL)
 
     def _kill(self, pid: int, number: int) -> None:
         if pid not in self._running and pid not in self._starting:
@@ -133,8 +136,9 @@ class Zygote:
         read_end, write_end = os.pipe()
         enters = "enter" in request and not request.get("light")
         isolated = bool(request.get("sandbox")) or enters
-        if enters:
-            with open(f"/proc/{request['enter']}/ns/pid", "rb") as space:  # noqa: PTH123 - a namespace, not a file
+        host = request["enter"] if enters else self._pause_of(request) if request.get("share_pids") else 0
+        if host:
+            with open(f"/proc/{host}/ns/pid", "rb") as space:  # noqa: PTH123 - a namespace, not a file
                 syscalls.setns(space.fileno(), syscalls.CLONE_NEWPID)
         elif isolated:
             syscalls.unshare(syscalls.CLONE_NEWPID)
@@ -147,8 +151,23 @@ class Zygote:
                 syscalls.setns(self._own_pid_ns, syscalls.CLONE_NEWPID)
         os.close(write_end)
         self._starting[pid] = (request, read_end)
-        self._running[pid] = not isolated
+        # Where the process is not the first of its pid namespace, its children do not end with it by themselves.
+        self._running[pid] = not isolated or bool(request.get("share_pids"))
         self._selector.register(read_end, selectors.EVENT_READ, lambda: self._on_started(pid))
+
+    def _pause_of(self, request: Request) -> int:
+        """The first process of the pid namespace that all containers of a pod share."""
+        pause = self._pauses.get(request["sandbox"], 0)
+        if not pause:
+            syscalls.unshare(syscalls.CLONE_NEWPID)
+            try:
+                pause = os.fork()
+                if pause == 0:
+                    _in_child(_pause, 2)
+            finally:
+                syscalls.setns(self._own_pid_ns, syscalls.CLONE_NEWPID)
+            self._pauses[request["sandbox"]] = pause
+        return pause
 
     def _on_started(self, pid: int) -> bool:
         if pid in self._starting:
@@ -199,6 +218,16 @@ class Zygote:
         kinds = _EXEC_KINDS[-1:] if request.get("light") else _EXEC_KINDS
         _enter_container(request["enter"], kinds, request.get("light", ""))
         _become(request, descriptors)
+
+
+def _pause() -> None:
+    """Adopt and bury what the containers leave behind; never returns, and as pid 1 takes no signal from them."""
+    syscalls.die_with_parent()
+    os.closerange(3, 4096)  # a log ends only when nobody holds its pipe any more
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries them
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    while True:
+        signal.pause()
 
 
 def _enter_container(pid: int, kinds: Sequence[tuple[str, int]], light_root: str) -> None:

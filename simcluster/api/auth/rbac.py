@@ -57,18 +57,19 @@ class Authorizer:
         """Rules that hold for a user in a namespace, the cluster-wide ones among them."""
         for binding in self._all("clusterrolebindings"):
             if _binds(binding, user, ""):
-                yield from self._rules_of(binding["roleRef"], "")
+                yield from self.rules_of(binding["roleRef"], "")
         if namespace:
             for binding in self._all("rolebindings", namespace):
                 if _binds(binding, user, namespace):
-                    yield from self._rules_of(binding["roleRef"], namespace)
+                    yield from self.rules_of(binding["roleRef"], namespace)
 
     def _all(self, plural: str, namespace: str | None = None) -> Iterator[Object]:
         selection = _EVERYWHERE if namespace is None else Selection(namespace)
         for entry in self._store.collection(f"{plural}.{_GROUP}").candidates(selection):
             yield entry.obj
 
-    def _rules_of(self, reference: Mapping[str, Any], namespace: str) -> Iterable[Mapping[str, Any]]:
+    def rules_of(self, reference: Mapping[str, Any], namespace: str) -> Iterable[Mapping[str, Any]]:
+        """The rules of the role that a roleRef names; none where it is absent."""
         if reference.get("kind") == "Role":
             entry = self._store.collection(f"roles.{_GROUP}").get(namespace, reference["name"])
         else:

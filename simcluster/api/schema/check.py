@@ -11,7 +11,7 @@ from typing import Any
 
 from simcluster.api.kinds import Kind
 from simcluster.api.port import ApiError, Object
-from simcluster.api.quantities import canonical
+from simcluster.api.quantities import canonical, parse
 from simcluster.api.schema.models import Field, Model, Type, class_of, model
 
 _QUANTITY = re.compile(r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$")
@@ -127,6 +127,10 @@ def _quantity(value: str | float) -> str:
         raise _WrongTypeError(
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
         )
+    try:
+        parse(text)
+    except ValueError as error:
+        raise _WrongTypeError("unable to parse quantity's suffix") from error
     return canonical(text)
 
 

@@ -31,6 +31,7 @@ def check_spec(spec: Mapping[str, Any], path: str) -> list[Cause]:
         causes.append(required(f"{path}.containers"))
     volumes = {volume.get("name") for volume in spec.get("volumes") or []}
     causes += _names(spec.get("volumes") or [], f"{path}.volumes")
+    causes += _volumes(spec.get("volumes") or [], f"{path}.volumes")
     for group in ("containers", "initContainers"):
         at = f"{path}.{group}"
         causes += _names(spec.get(group) or [], at)
@@ -47,6 +48,19 @@ def check_spec(spec: Mapping[str, Any], path: str) -> list[Cause]:
     if grace is not None and grace < 0:
         text = "must be greater than or equal to 0"
         causes.append(invalid_value(f"{path}.terminationGracePeriodSeconds", str(grace), text))
+    return causes
+
+
+def _volumes(volumes: Sequence[Mapping[str, Any]], path: str) -> list[Cause]:
+    causes: list[Cause] = []
+    for index, volume in enumerate(volumes):
+        if "hostPath" not in volume:
+            continue
+        at, place = f"{path}[{index}].hostPath.path", (volume["hostPath"] or {}).get("path") or ""
+        if not place:
+            causes.append(required(at))
+        elif ".." in place.split("/"):
+            causes.append(invalid_value(at, json.dumps(place), "must not contain '..'"))
     return causes
 
 

@@ -104,6 +104,8 @@ def decode(kind: Kind, body: bytes, content_type: str) -> Object:
         obj = yaml.safe_load(body) if content_type == codec.YAML else json.loads(body)
     except (ValueError, yaml.YAMLError) as error:
         raise _unrecognized(kind, body, str(error)) from error
+    except RecursionError as error:
+        raise _unrecognized(kind, body, "exceeded max depth") from error
     if not isinstance(obj, dict):
         raise _unrecognized(kind, body, "json: cannot unmarshal into Go value")
     _check_type(kind, obj)

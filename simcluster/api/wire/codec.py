@@ -15,7 +15,7 @@ from simcluster.api.events import view
 from simcluster.api.kinds import Kind
 from simcluster.api.port import ApiError, EventType, Object
 from simcluster.api.store import Entry
-from simcluster.api.wire import tables
+from simcluster.api.wire import podcells, tables
 from simcluster.api.wire.columns import Column
 
 JSON = "application/json"
@@ -104,6 +104,7 @@ class Rows:
 
     def __init__(self, kind: Kind, include: str, extra: Sequence[Column] = ()) -> None:
         self._table = tables.table_of(kind, extra)
+        self._pods = kind.name == "pods"
         self._include = include
         self._headed = False
 
@@ -124,7 +125,7 @@ class Rows:
         return event_line(event, answer)
 
     def _answer(self, entries: Sequence[Entry], metadata: Object) -> Object:
-        rows = [{"cells": self._table.cells(entry.obj), "object": self._object(entry.obj)} for entry in entries]
+        rows = [self._row(entry.obj) for entry in entries]
         return {
             "kind": "Table",
             "apiVersion": _TABLE_GROUP,
@@ -132,6 +133,12 @@ class Rows:
             "columnDefinitions": self._table.definitions(),
             "rows": rows,
         }
+
+    def _row(self, obj: Object) -> Object:
+        row: Object = {"cells": self._table.cells(obj)}
+        if self._pods and (ended := podcells.row_conditions(obj)):
+            row["conditions"] = ended
+        return {**row, "object": self._object(obj)}
 
     def _object(self, obj: Object) -> Object | None:
         match self._include:

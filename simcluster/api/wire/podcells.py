@@ -102,3 +102,14 @@ def restarts(obj: Object) -> str:
         if (status.get("lastState") or {}).get("terminated", {}).get("finishedAt")
     ]
     return f"{total} ({age(max(last))} ago)" if total and last else str(total)
+
+
+_ENDS = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
+
+
+def row_conditions(obj: Object) -> list[Object]:
+    """What a table row says of a pod that has ended; clients print such rows dimmed."""
+    phase = (obj.get("status") or {}).get("phase")
+    if phase not in _ENDS:
+        return []
+    return [{"type": "Completed", "status": "True", "reason": phase, "message": _ENDS[phase]}]

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from simcluster.api import errors, events, patches
 from simcluster.api.apply import ServerSideApply
+from simcluster.api.auth.escalation import Escalation
 from simcluster.api.kinds import Kind
 from simcluster.api.port import ApiError, Object
 from simcluster.api.resources import Resources
@@ -38,8 +39,9 @@ _ORPHAN_WARNING = (
 class Writes:
     """Carries out writes on the store."""
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, resources: Resources, escalation: Escalation) -> None:
         self._resources = resources
+        self._escalation = escalation
         self._apply = ServerSideApply(resources)
 
     async def read(self, call: Call, kind: Kind) -> Object:
@@ -68,6 +70,7 @@ class Writes:
         """POST to a collection. Raises ApiError 400, 403, 404, 409, 422."""
         options.check_write(call.query, "CreateOptions")
         obj = await self.read(call, kind)
+        self._escalation.check(kind, call.user, obj, call.target.namespace)
         entry = self._resources.create(
             kind, obj, call.target.namespace or None, options.write(call.query, call.agent, call.warnings)
         )
@@ -89,6 +92,7 @@ class Writes:
             raise errors.bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request"
             )
+        self._escalation.check(kind, call.user, obj, target.namespace)
         entry = self._resources.update(
             kind, obj, target.namespace, target.subresource, options.write(call.query, call.agent, call.warnings)
         )
@@ -108,6 +112,7 @@ class Writes:
 
         def change(obj: Object) -> Object:
             patched: Object = merge(obj, body)
+            self._escalation.check(kind, call.user, patched, target.namespace)
             return self._recheck(call, kind, patched)
 
         entry = self._resources.modify(
@@ -147,6 +152,7 @@ class Writes:
             raise errors.bad_request("error decoding YAML: the body is not an object")
         config = self._checked(call, kind, config, b"")
         target = call.target
+        self._escalation.check(kind, call.user, config, target.namespace)
         entry, created = self._apply.apply(
             kind,
             target.name,
@@ -199,6 +205,8 @@ _DELETE_OPTIONS = Kind("", "v1", "deleteoptions", "DeleteOptions", namespaced=Fa
 def _patch_body(body: bytes) -> Any:
     try:
         return json.loads(body)
+    except RecursionError as error:
+        raise errors.bad_request("error decoding patch: exceeded max depth") from error
     except ValueError as error:
         shown = body.lstrip(b"{ ")[:1].decode(errors="replace")
         text = f"error decoding patch: invalid character '{shown}' looking for beginning of object key string"

@@ -1,11 +1,11 @@
 """Which volume satisfies a claim, and what the simulated provisioners can make.
 
-Pure: owns these rules and the two storage classes; must not know who binds.
+Pure: owns these rules and the storage classes; must not know who binds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,12 +37,15 @@ LOCAL = Provisioner("simcluster.local/local", frozenset({"ReadWriteOnce", "ReadW
 PROVISIONERS: Final = {each.name: each for each in (SHARED, LOCAL)}
 
 
-def _storage_class(name: str, provisioner: Provisioner, mode: str, *, default: bool) -> Object:
+def _storage_class(
+    name: str, provisioner: Provisioner, mode: str, *, default: bool, parameters: Mapping[str, str] | None = None
+) -> Object:
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
         "metadata": {"name": name, "annotations": {DEFAULT_CLASS_KEY: "true"} if default else {}},
         "provisioner": provisioner.name,
+        **({"parameters": dict(parameters)} if parameters else {}),
         "reclaimPolicy": "Delete",
         "volumeBindingMode": mode,
     }
@@ -51,6 +54,10 @@ def _storage_class(name: str, provisioner: Provisioner, mode: str, *, default: b
 STORAGE_CLASSES: Final = (
     _storage_class("shared-rwx", SHARED, "Immediate", default=True),
     _storage_class("local-rwo", LOCAL, WAIT, default=False),
+    # A faulty one: files appear late on other nodes, and every third that is written is lost.
+    _storage_class(
+        "shared-faulty", SHARED, "Immediate", default=False, parameters={"visible-after-s": "2", "lose-every": "3"}
+    ),
 )
 
 

@@ -72,8 +72,13 @@ class DaemonSetController:
     def _on_node(self, old: Object | None, new: Object | None) -> None:
         if old is not None and new is not None and _rules(old) == _rules(new):
             return
+        # A taint that drives pods out is acted on before the taint eviction comes to it (27).
+        urgent = old is not None and new is not None and _driving_out(old) != _driving_out(new)
         for key in self._sets.items:
-            self._wake(key)
+            if urgent:
+                self._queue.add(key)
+            else:
+                self._wake(key)
 
     async def _sync(self, key: Key) -> None:
         owner = self._sets.items.get(key)
@@ -127,6 +132,10 @@ class DaemonSetController:
         }
         status.update({name: value for name, value in optional.items() if value})
         await write_status(self._client, RESOURCE, self._sets.items.get(fields.key(owner), owner), status)
+
+
+def _driving_out(node: Object) -> list[Object]:
+    return [taint for taint in fields.spec(node).get("taints") or () if taint["effect"] == "NoExecute"]
 
 
 def _rules(node: Object) -> tuple[object, ...]:

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_GPUS 16
+#define MAX_GPUS 64
 #define TEXT 96
 
 struct gpu {
@@ -15,14 +15,17 @@ struct gpu {
     int compute_major, compute_minor;
     int utilization, temperature, sm_clock, mem_clock;
     double power_w, power_limit_w;
-    unsigned long long ecc_corrected, ecc_uncorrected;
+    unsigned long long ecc_corrected, ecc_uncorrected, throttle, energy_mj, remap_correctable, remap_uncorrectable;
+    int max_sm_clock, pcie_gen, pcie_width, pcie_replays, remap_pending, remap_failed, lost, parent;
+    char errors[TEXT];
     int context_error, launch_error, flip;
 };
 
 struct node {
     char driver[TEXT];
-    int cuda, init_error, count;
+    int cuda, init_error, count, parents;
     struct gpu gpus[MAX_GPUS];
+    struct gpu parent[MAX_GPUS]; /* the physical GPUs, where `gpus` are MIG instances */
 };
 
 static const char *field_of(const char *line, const char *key, char *out) {
@@ -67,6 +70,19 @@ static void read_gpu(const char *line, struct gpu *gpu) {
     gpu->context_error = (int)number_of(line, "context");
     gpu->launch_error = (int)number_of(line, "launch");
     gpu->flip = (int)number_of(line, "flip");
+    field_of(line, "errors", gpu->errors);
+    gpu->throttle = (unsigned long long)number_of(line, "throttle");
+    gpu->energy_mj = (unsigned long long)number_of(line, "energy");
+    gpu->remap_correctable = (unsigned long long)number_of(line, "remap_correctable");
+    gpu->remap_uncorrectable = (unsigned long long)number_of(line, "remap_uncorrectable");
+    gpu->remap_pending = (int)number_of(line, "remap_pending");
+    gpu->remap_failed = (int)number_of(line, "remap_failed");
+    gpu->max_sm_clock = (int)number_of(line, "max_sm_clock");
+    gpu->pcie_gen = (int)number_of(line, "pcie_gen");
+    gpu->pcie_width = (int)number_of(line, "pcie_width");
+    gpu->pcie_replays = (int)number_of(line, "pcie_replays");
+    gpu->lost = (int)number_of(line, "lost");
+    gpu->parent = field_of(line, "parent", text)[0] ? atoi(text) : -1;
 }
 
 /* 0 where there is no state, and then no GPU. */
@@ -83,6 +99,8 @@ static int read_node(struct node *node) {
             node->init_error = (int)number_of(line, "init");
         } else if (strncmp(line, "gpu\t", 4) == 0 && node->count < MAX_GPUS) {
             read_gpu(line, &node->gpus[node->count++]);
+        } else if (strncmp(line, "parent\t", 7) == 0 && node->parents < MAX_GPUS) {
+            read_gpu(line, &node->parent[node->parents++]);
         }
     }
     fclose(file);

@@ -77,3 +77,25 @@ async def test_only_an_administrator_can(api: ApiServer, http: Http) -> None:
     client = await weak(api, http)
     refused = await client("GET", "/version", **{"Impersonate-User": "kubernetes-admin"})
     assert refused.status == 403
+
+
+async def test_nobody_grants_what_he_has_not(api: ApiServer, http: Http) -> None:
+    client = await weak(api, http)
+    rules = [{"apiGroups": [RBAC], "resources": ["roles"], "verbs": ["create"]}]
+    await api.client.create(f"clusterroles.{RBAC}", {"metadata": {"name": "granter"}, "rules": rules})
+    binding = {
+        "metadata": {"name": "granter"},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "granter"},
+        "subjects": [{"kind": "ServiceAccount", "name": "weak", "namespace": "default"}],
+    }
+    await api.client.create(f"clusterrolebindings.{RBAC}", binding)
+    await grant(api, "list")
+    path = f"/apis/{RBAC}/v1/namespaces/default/roles"
+
+    async def role(name: str, *verbs: str) -> int:
+        rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": list(verbs)}]
+        return (await client("POST", path, {"metadata": {"name": name}, "rules": rules})).status
+
+    assert await role("more", "list", "delete") == 403
+    assert await role("everything", "*") == 403
+    assert await role("own", "list") == 201

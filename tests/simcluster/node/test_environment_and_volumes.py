@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 
-from tests.simcluster.node.cluster_process import Namespace, terminated, wait_for
+import pytest
+
+from tests.simcluster.node.cluster_process import Namespace, RefusedError, terminated, wait_for
 from tests.simcluster.node.test_pods import python, shell
 
 
@@ -84,11 +86,16 @@ def test_a_container_cannot_reach_the_host(ns: Namespace) -> None:
         "open('/usr/written-by-a-pod', 'w').close()\n"
         "print(json.dumps([os.listdir('/tmp'), os.listdir('/h'), [p for p in os.listdir('/proc') if p.isdigit()]]))\n"
     )
-    ns.pod(
-        "p",
-        python(probe, volumeMounts=[{"name": "h", "mountPath": "/h"}]),
-        volumes=[{"name": "h", "hostPath": {"path": "/../../.."}}],
-    )
+    mount = {"volumeMounts": [{"name": "h", "mountPath": "/h"}]}
+
+    def on_host(path: str) -> dict[str, object]:
+        return {"volumes": [{"name": "h", "hostPath": {"path": path}}], "nodeName": "gpu-01"}
+
+    with pytest.raises(RefusedError, match="must not contain"):
+        ns.pod("up", python(probe, **mount), **on_host("/../../.."))
+    ns.pod("link", shell("ln -s ../../../../.. /h/up", **mount), **on_host("/x"))
+    assert ns.ended("link")["status"]["phase"] == "Succeeded"
+    ns.pod("p", python(probe, **mount), **on_host("/x/up"))
     wait_for(lambda: "FailedMount" in dict(ns.reasons("p")), "a hostPath outside the node is refused")
     ns.pod("q", python(probe.replace("/h", "/mnt")))
     ns.ended("q")
@@ -142,3 +149,42 @@ peer.sendall(b"x")
 assert connection.recv(1) == b"x"
 peer.close()
 """
+
+
+def test_a_pod_speaks_to_the_api_by_its_own_account(ns: Namespace) -> None:
+    """The token, the CA and the namespace lie where every client library looks for them; names come from DNS."""
+    code = (
+        "import json, pathlib, ssl, urllib.request\n"
+        "home = pathlib.Path('/var/run/secrets/kubernetes.io/serviceaccount')\n"
+        "url = 'https://kubernetes.default.svc/apis/authentication.k8s.io/v1/selfsubjectreviews'\n"
+        "body = {'apiVersion': 'authentication.k8s.io/v1', 'kind': 'SelfSubjectReview'}\n"
+        "headers = {'Authorization': 'Bearer ' + (home / 'token').read_text(), 'Content-Type': 'application/json'}\n"
+        "request = urllib.request.Request(url, json.dumps(body).encode(), headers)\n"
+        "context = ssl.create_default_context(cafile=str(home / 'ca.crt'))\n"
+        "with urllib.request.urlopen(request, context=context, timeout=5) as answer:\n"
+        "    told = json.load(answer)['status']['userInfo']['username']\n"
+        "print(told, (home / 'namespace').read_text())\n"
+    )
+    ns.pod("p", python(code))
+    assert ns.ended("p")["status"]["phase"] == "Succeeded", ns.log("p")
+    assert ns.log("p") == f"system:serviceaccount:{ns.name}:default {ns.name}\n"
+
+
+def test_a_pod_that_wants_no_account_gets_no_volume(ns: Namespace) -> None:
+    pod = ns.pod("p", shell("test ! -e /var/run/secrets/kubernetes.io"), automountServiceAccountToken=False)
+    assert "volumes" not in pod["spec"]
+    assert ns.ended("p")["status"]["phase"] == "Succeeded"
+
+
+def test_a_name_that_nobody_has_is_refused_at_once(ns: Namespace) -> None:
+    code = (
+        "import socket, time\n"
+        "start = time.monotonic()\n"
+        "try:\n"
+        "    socket.getaddrinfo('nobody.svc', 80)\n"
+        "except socket.gaierror as error:\n"
+        "    print(error.errno == socket.EAI_NONAME, time.monotonic() - start < 2)\n"
+    )
+    ns.pod("p", python(code))
+    ns.ended("p")
+    assert ns.log("p") == "True True\n"

@@ -240,3 +240,26 @@ def test_missing_configuration_waits_and_then_starts(ns: Namespace) -> None:
     for name in ("env", "vol"):
         assert ns.ended(name)["status"]["phase"] == "Succeeded"
         assert ns.log(name).strip() == "here"
+
+
+def test_containers_that_share_processes_see_each_other_and_are_not_the_first(ns: Namespace) -> None:
+    code = "import os, signal; print(os.getpid() != 1); os.kill(os.getpid(), signal.SIGKILL)"
+    ns.pod("p", python(code.replace("; os", "; import sys; sys.stdout.flush(); os", 1)), shareProcessNamespace=True)
+    assert terminated(ns.ended("p"))["exitCode"] == 137
+    assert ns.log("p") == "True\n"
+
+
+def test_a_pre_stop_hook_runs_before_the_signal(ns: Namespace) -> None:
+    code = "trap 'cat /tmp/order; exit 0' TERM; echo ready; while true; do sleep 0.05; done"
+    hook = {"preStop": {"exec": {"command": ["sh", "-c", "echo hook > /tmp/order"]}}}
+    ns.pod("p", shell(code, lifecycle=hook), terminationGracePeriodSeconds=9, activeDeadlineSeconds=1)
+    assert terminated(ns.ended("p"))["exitCode"] == 0
+    assert ns.log("p") == "ready\nhook\n"
+
+
+def test_a_label_given_through_the_api_counts_for_admission(ns: Namespace) -> None:
+    label = {"metadata": {"labels": {"fresh": ns.name}}}
+    ns.api.call("PATCH", "/api/v1/nodes/gpu-02", label, "application/merge-patch+json")
+    ns.pod("p", shell("true"), nodeSelector={"fresh": ns.name})
+    pod = ns.ended("p")
+    assert (pod["status"]["phase"], pod["spec"]["nodeName"]) == ("Succeeded", "gpu-02")

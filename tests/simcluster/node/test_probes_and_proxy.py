@@ -31,6 +31,15 @@ def test_a_lost_liveness_restarts_the_container(ns: Namespace) -> None:
     assert pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 137
 
 
+def test_a_container_killed_for_its_liveness_ends_gracefully_and_starts_at_once(ns: Namespace) -> None:
+    probe = {"exec": {"command": ["sh", "-c", "echo lost; false"]}, "periodSeconds": 1, "failureThreshold": 1}
+    code = "trap 'exit 0' TERM; while true; do sleep 0.05; done"
+    ns.pod("p", shell(code, livenessProbe=probe), restartPolicy="OnFailure")
+    pod = ns.until("p", lambda pod: pod["status"]["containerStatuses"][0]["restartCount"] > 0, "restarts")
+    assert pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["reason"] == "Completed"
+    assert ("Unhealthy", "Liveness probe failed: lost\n") in ns.reasons("p")
+
+
 def test_a_pods_server_is_reached_through_the_proxy(ns: Namespace) -> None:
     probe = {"httpGet": {"port": 8000, "path": "/"}, "periodSeconds": 1}
     ns.pod("p", shell("cd /tmp; echo found > x; exec python3 -m http.server 8000", readinessProbe=probe))

@@ -1,0 +1,1 @@
+"""A suite about Kubernetes itself: what the harness relies on, held against the simulated cluster or any other."""
