@@ -16,7 +16,8 @@ from typing import Any
 import jinja2
 import yaml
 
-from gpuproof.podpatch import patch_template
+from gpuproof.podguard import OWN_ENV, touched
+from gpuproof.podpatch import PatchError, patch_template
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 RUN_LABEL = "gpuproof.dev/run"
@@ -59,6 +60,10 @@ class PodSettings:
         patch = dict(pod.get("patch") or {})
         patch.update({key: value for key, value in pod.items() if key not in ("image", "python", "env", "patch")})
         env = {str(key): str(value) for key, value in (pod.get("env") or {}).items()}
+        for key in env:
+            if key.startswith(OWN_ENV):
+                said = "gpuproof tells the workload by these what to measure, and as whom; take it out"
+                raise ManifestError(f"[pod.env] {key}: {said}")
         return cls(pod["image"], str(pod.get("python", "python3")), env, patch)
 
 
@@ -128,15 +133,38 @@ class Renderer:
             params=escape(json.dumps(dict(job.params), sort_keys=True, separators=(",", ":"))),
             sources=sources_name(job.workload),
         )
-        template = rendered["spec"]["template"]
-        env = [{"name": key, "value": escape(value)} for key, value in sorted(self.pod.env.items())]
-        if env:
-            template = patch_template(template, {"containers": [{"name": MEASURE, "env": env}]})
-        rendered["spec"]["template"] = patch_template(template, self.pod.patch)
+        rendered["spec"]["template"] = self._patched(rendered["spec"]["template"])
         return rendered
+
+    def _patched(self, template: Mapping[str, Any]) -> dict[str, Any]:
+        env = [{"name": key, "value": escape(value)} for key, value in sorted(self.pod.env.items())]
+        patched = dict(template)
+        if env:
+            patched = patch_template(patched, {"containers": [{"name": MEASURE, "env": env}]})
+        try:
+            patched = patch_template(patched, self.pod.patch)
+        except (PatchError, AttributeError, TypeError) as error:
+            raise ManifestError(f"[pod] {error}") from error
+        wrong = touched(template, patched, self.gpu_resource)
+        if wrong:
+            raise ManifestError(f"[pod] patch must not change {wrong}; take it out of the profile's [pod]")
+        return patched
 
     def _labels(self) -> dict[str, str]:
         return {MANAGED_BY: "gpuproof", RUN_LABEL: self.run_id}
+
+
+def check_pod_settings(
+    pod: Mapping[str, Any], *, pool: Mapping[str, str] | None = None, gpu_resource: str = "nvidia.com/gpu"
+) -> None:
+    """Raise `ManifestError`, naming the key, for a `[pod]` that cannot be merged or touches the measurement.
+
+    Nothing is asked of a cluster. `pool` (`[scope]`) and `gpu_resource` (`[cluster]`) are the profile's.
+    """
+    renderer = Renderer("check", "check", pool or {}, gpu_resource, PodSettings.from_mapping(pod))
+    # Values that no patch names by chance: what equals the sweep's own would not be seen as a change.
+    params, number = {"check": "pod"}, 999_983
+    renderer.sweep(SweepJob("check-1", "check-1", "check", "check", 1, number, number, 1, params, only=("check",)))
 
 
 def sources_name(workload: str) -> str:

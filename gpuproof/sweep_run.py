@@ -150,12 +150,11 @@ class SweepRun:
     def _loop(self) -> None:
         next_tick = self.clock()
         while self.state.open_nodes and not self.stop.is_set():
-            # What has arrived comes first: time must not condemn a pod whose news lies here unread.
-            self._take(self.feeds.waiting())
             if self.clock() >= next_tick:
                 self._tick(self.seen.read())
                 next_tick = self.clock() + _TICK_S
             self._hand_out()
+            # All that has arrived, before time passes: it must not condemn a pod whose news lies here unread.
             self._take(self.feeds.wait(next_tick - self.clock()))
 
     def _tick(self, now: float) -> None:

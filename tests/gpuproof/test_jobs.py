@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -376,9 +377,10 @@ def test_time_in_which_a_watch_is_broken_is_nobodys_delay() -> None:
     def broken(result: Result) -> None:
         if result.node == "n0":
             cluster.be_live(False)
-            timers.append(later(1.2, cluster.finish, "n1"))  # three times as long as it may run
+            timers.append(later(1.4, cluster.be_live, True))
+            timers.append(later(1.8, cluster.finish, "n1"))
 
-    results, _ = sweep(cluster, deadlines=SHORT, on_result=broken)
+    results, _ = sweep(cluster, deadlines=replace(SHORT, running_s=0.9), on_result=broken)
     for timer in timers:
         timer.join()
     assert reasons(results) == {}

@@ -15,6 +15,7 @@ from gpuproof.manifests import (
     PodSettings,
     Renderer,
     SweepJob,
+    check_pod_settings,
     escape,
     shorter_selection,
     source_files,
@@ -210,3 +211,82 @@ def test_strategic_merge() -> None:
 def test_a_list_entry_without_its_merge_key_is_refused(entry: Any) -> None:
     with pytest.raises(PatchError, match=r"patch\.spec\.containers.*'name'"):
         patch_template({"spec": {}}, {"containers": [entry]})
+
+
+def measure(**changed: Any) -> dict[str, Any]:
+    return {"patch": {"containers": [{"name": "measure"} | changed]}}
+
+
+AFFINITY: dict[str, Any] = {"requiredDuringSchedulingIgnoredDuringExecution": []}
+GPU = "nvidia.com/gpu"
+
+
+@pytest.mark.parametrize(
+    ("pod", "key"),
+    [
+        (measure(command=["python3", "-c", "print(1)"]), r"containers\[measure\].command"),
+        (measure(command=None), r"containers\[measure\].command"),
+        (measure(args=["x"]), r"containers\[measure\].args"),
+        (measure(env=[{"name": "GPUPROOF_PARAMS", "value": "{}"}]), r"containers\[measure\].env GPUPROOF_"),
+        (measure(env=[{"name": "GPUPROOF_NODE", "$patch": "delete"}]), "GPUPROOF_"),
+        (measure(env=[{"name": "GPUPROOF_NEW", "value": "x"}]), "GPUPROOF_"),
+        ({"env": {"GPUPROOF_PARAMS": "{}"}}, r"\[pod.env\] GPUPROOF_PARAMS"),
+        (measure(volumeMounts=[{"name": "mine", "mountPath": "/gpuproof"}]), "/gpuproof"),
+        (measure(volumeMounts=[{"name": "mine", "mountPath": "/gpuproof/workloads"}]), "/gpuproof"),
+        (measure(volumeMounts=[{"name": "mine", "mountPath": "/gpuproof//workloads/contract.py"}]), "/gpuproof"),
+        (measure(volumeMounts=[{"name": "mine", "mountPath": "/x/../gpuproof/"}]), "/gpuproof"),
+        (measure(volumeMounts=[{"name": "mine", "mountPath": "/dev/termination-log"}]), "termination-log"),
+        (measure(volumeMounts=[{"mountPath": "/gpuproof/workloads", "$patch": "delete"}]), "/gpuproof"),
+        (measure(terminationMessagePath="/shared/x"), "terminationMessagePath"),
+        (measure(terminationMessagePolicy="FallbackToLogsOnError"), "terminationMessagePolicy"),
+        (measure(resources={"limits": {GPU: "1"}}), r"resources.limits.nvidia.com/gpu"),
+        (measure(resources={"requests": {GPU: "1"}}), r"resources.requests.nvidia.com/gpu"),
+        (measure(resources={"$patch": "replace", "limits": {"cpu": "1"}}), r"resources.limits.nvidia.com/gpu"),
+        (measure(**{"$patch": "delete"}), r"containers\[measure\]"),
+        ({"patch": {"containers": [{"name": "hold", "command": ["true"]}]}}, r"containers\[hold\].command"),
+        ({"patch": {"containers": [{"name": "hold", "$patch": "delete"}]}}, r"containers\[hold\].command"),
+        ({"patch": {"containers": None}}, r"containers\[measure\].command"),
+        ({"patch": {"volumes": [{"name": "gpuproof-sources", "emptyDir": {}}]}}, "volumes.gpuproof-sources"),
+        ({"patch": {"volumes": [{"name": "gpuproof-sources", "$patch": "delete"}]}}, "volumes.gpuproof-sources"),
+        ({"patch": {"metadata": {"labels": {"gpuproof.dev/run": "x"}}}}, "metadata.labels gpuproof.dev/run"),
+        ({"patch": {"metadata": None}}, "metadata.labels"),
+        ({"patch": {"affinity": {"podAntiAffinity": AFFINITY}}}, "affinity.podAntiAffinity"),
+        ({"patch": {"affinity": {"nodeAffinity": AFFINITY}}}, "affinity.nodeAffinity"),
+        ({"patch": {"affinity": None}}, "affinity"),
+        ({"patch": {"nodeSelector": {"node-pool": "b"}}}, "nodeSelector node-pool"),
+        ({"nodeSelector": {"$patch": "replace", "x": "y"}}, "nodeSelector node-pool"),
+        ({"patch": {"nodeName": "gpu-01"}}, "nodeName"),
+        ({"patch": {"spec": None}}, r"containers\[measure\].command"),
+        ({"patch": {"spec": 3}}, r"containers\[measure\].command"),
+        ({"patch": {"containers": [{"image": "x"}]}}, "containers.*'name'"),
+        ({"patch": {"containers": [{"name": "measure", "env": "x"}]}}, "GPUPROOF_"),
+        ({}, "image"),
+    ],
+)
+def test_a_profile_cannot_replace_the_measurement(pod: dict[str, Any], key: str) -> None:
+    settings = pod if not pod else {"image": "i"} | pod
+    with pytest.raises(ManifestError, match=key):
+        check_pod_settings(settings, pool={"node-pool": "a"})
+    if pod:
+        with pytest.raises(ManifestError, match=key):
+            renderer(**pod).sweep(job(only=("n1",), params={"x": 1}))
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        {"env": {"NCCL_DEBUG": "INFO"}},
+        {"patch": {"containers": [{"name": "sidecar", "image": "s", "command": ["run"]}]}},
+        measure(env=[{"name": "LD_PRELOAD", "value": ""}], image="other", imagePullPolicy="Always"),
+        measure(resources={"limits": {"memory": "8Gi", "hugepages-2Mi": "1Gi", "rdma/ib": "8"}}),
+        measure(securityContext={"privileged": True}, volumeMounts=[{"name": "shm", "mountPath": "/dev/shm"}]),
+        {"patch": {"volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}]}},
+        {"runtimeClassName": "nvidia", "tolerations": [], "hostNetwork": True, "priorityClassName": "high"},
+        {"patch": {"nodeSelector": {"zone": "z"}, "metadata": {"labels": {"team": "t"}, "annotations": {"a": "b"}}}},
+        {"patch": {"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}}},
+        {"patch": {"initContainers": [{"name": "init", "image": "i"}], "imagePullSecrets": [{"name": "s"}]}},
+    ],
+)
+def test_everything_else_of_the_pod_is_the_profiles(pod: dict[str, Any]) -> None:
+    check_pod_settings({"image": "i"} | pod, pool={"node-pool": "a"})
+    assert renderer(**pod).sweep(job())["kind"] == "Job"

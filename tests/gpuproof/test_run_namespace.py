@@ -67,6 +67,7 @@ def test_a_pod_that_no_kubelet_ends_is_removed_by_force_and_named(
     server: rude.RudeServer, cluster: KubeCluster
 ) -> None:
     stuck = {
+        "kind": "Pod",
         "metadata": {"name": "p", "namespace": "run", "deletionTimestamp": "2026-01-01T00:00:00Z"},
         "spec": {"nodeName": "n1"},
     }
