@@ -18,7 +18,7 @@ from typing import Any
 from rich.console import Console
 
 from gpuproof import simulation
-from gpuproof.catalogue import ACCEPTANCE, CatalogueError, Check, load_checks
+from gpuproof.catalogue import ACCEPTANCE, CatalogueError, Check, load_checks, subjects_asked
 from gpuproof.cluster.kube import connect
 from gpuproof.cluster.port import Cluster, ClusterError
 from gpuproof.decision import Decision, DecisionOutcome, exit_code
@@ -28,7 +28,7 @@ from gpuproof.record import Recorder, RecordError, read_record
 from gpuproof.report import ReportPaths, RunView, write_reports
 from gpuproof.report.terminal import print_summary
 from gpuproof.report.view import SubjectView
-from gpuproof.resume import earlier_verdicts
+from gpuproof.resume import earlier_measurements, earlier_verdicts
 from gpuproof.run import CLEANUP_WITHIN_S, Run, Setting, today
 from gpuproof.run_namespace import delete_namespace, leftovers
 
@@ -125,9 +125,9 @@ def launch(options: Options) -> Launched:
     """Load, connect, look, plan; raises `LaunchError` and leaves nothing behind then."""
     checks, profile = read(options)
     directory = (options.resume or options.out).resolve()
-    earlier = {}
+    earlier, measured = {}, {}
     if options.resume is not None:
-        earlier = _earlier(directory, profile)
+        earlier, measured = _earlier(directory, profile)
     elif (directory / RECORD).exists():
         raise LaunchError(f"{directory} already holds a run; choose another --out, or continue it with --resume")
     cluster, simulated = reach(options)
@@ -145,6 +145,7 @@ def launch(options: Options) -> Launched:
             simulated=simulated is not None,
             narrowed=options.narrowed,
             earlier=earlier,
+            measured=measured,
         )
         run = Run(setting, cluster, recorder)
         if options.resume is not None:
@@ -180,7 +181,7 @@ def read(options: Options) -> tuple[tuple[Check, ...], Profile]:
     """The checks there are and the profile that judges them; raises `LaunchError`."""
     try:
         checks = load_checks(options.folders)
-        profile = load_profile(options.profile, known_checks=[check.name for check in checks], today=today())
+        profile = load_profile(options.profile, known_checks=subjects_asked(checks), today=today())
     except (CatalogueError, ProfileError) as error:
         raise LaunchError(str(error)) from error
     for name in options.only:
@@ -270,7 +271,7 @@ def _earlier(directory: Path, profile: Profile) -> Any:
     except RecordError as error:
         raise LaunchError(str(error)) from error
     try:
-        return earlier_verdicts(lines, profile.sha256)
+        return earlier_verdicts(lines, profile.sha256), earlier_measurements(lines)
     except ValueError as error:
         raise LaunchError(f"--resume {directory}: {error}") from error
 

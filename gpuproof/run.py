@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpuproof import __version__, describe
@@ -18,10 +18,10 @@ from gpuproof.conclusion import conclude
 from gpuproof.decision import Decision, VerdictLine, decide, exit_code
 from gpuproof.expectation import CoverShare, State
 from gpuproof.failure import JobFailure, Reason
-from gpuproof.finding import Context, fleet_medians
+from gpuproof.finding import Context
+from gpuproof.fleet import fleet_medians, seen_values
 from gpuproof.inventory import Inventory, Node, gpus_in_use, read_inventory
 from gpuproof.jobs import NotVisited, OnResult, RunNamespace, StartedJob, Sweeper, SweepRequest, Visited
-from gpuproof.limits import MaxFraction, MinFraction, Reference
 from gpuproof.manifests import PodSettings, Renderer
 from gpuproof.observation import observe_cluster, observe_node
 from gpuproof.plan import Plan, judge_coverage, make_plan, scope_labels
@@ -49,6 +49,8 @@ class Setting:
     """How the command line cut the run down (one check, one node), in words; None for the whole."""
     earlier: Mapping[tuple[str, str], VerdictLine] = field(default_factory=dict)
     """Verdicts of a run that is being resumed; what they settled is not asked again."""
+    measured: Mapping[tuple[str, str], tuple[Measurement, ...]] = field(default_factory=dict)
+    """What that run measured: the others are compared with what it settled."""
 
 
 class Run:
@@ -146,12 +148,20 @@ class Run:
         return None if blocker is None or verdict is None else blocked(blocker, verdict)
 
     def _blocker(self, check: str, subject: str) -> tuple[str | None, Verdict | None]:
-        """The first prerequisite that was judged on this subject and did not pass, with its verdict."""
-        for needed in self._check(check).requires:
+        """The first required prerequisite that was judged on this subject and did not pass, with its verdict."""
+        for needed in self._prerequisites(check):
             line = self.judged.get((needed, subject))
             if line is not None and line.verdict is not Verdict.PASS:
                 return needed, line.verdict
         return None, None
+
+    def _prerequisites(self, check: str) -> Iterator[str]:
+        """What the profile requires of all that the check needs, also by way of what it does not require."""
+        for needed in self._check(check).requires:
+            if self.setting.profile.required(needed):
+                yield needed
+            else:
+                yield from self._prerequisites(needed)
 
     def observe(self, subject: Subject) -> Answer:
         """What the API says of the subject."""
@@ -181,8 +191,7 @@ class Run:
         return next(check for check in self.setting.checks if check.name == name)
 
     def _compares_with_fleet(self, check: str) -> bool:
-        bounds = [limit.bound for limit in self.setting.profile.limits_for(check)]
-        return any(isinstance(b, MinFraction | MaxFraction) and b.of is Reference.FLEET_MEDIAN for b in bounds)
+        return any(limit.compares_subjects for limit in self.setting.profile.limits_for(check))
 
     def _start_sweep(self, check: str, workload: str) -> Sweep:
         profile = self.setting.profile
@@ -256,7 +265,9 @@ class Run:
 
     def judge(self, check: str, subject: str, answers: Sequence[Answer], began: float) -> Judgement:
         """Hold the answers against the profile and write the verdict down; a second verdict is never a better one."""
-        judgement = conclude(check, subject, answers, self.setting.profile.limits_for(check), self._context(check))
+        judgement = conclude(
+            check, subject, answers, self.setting.profile.limits_for(check), self._context(check, subject)
+        )
         if (check, subject) in self._held:
             text = f"{check} held answers for {subject} twice; a check holds once, with everything it has"
             worse = max(judgement, self._held[check, subject], key=lambda j: j.verdict is Verdict.FAIL)
@@ -271,7 +282,10 @@ class Run:
         """Write a verdict down, however it came about."""
         required = self.setting.profile.checks[check].state is State.REQUIRED
         blocker = self._blocker(check, subject)[0] if judgement.reason_code == BLOCKED else None
-        self.judged[check, subject] = VerdictLine.of(check, subject, judgement, blocker)
+        line = VerdictLine.of(check, subject, judgement, blocker)
+        if not line.held and (check, subject) in self.setting.earlier:
+            line = replace(line, held=self.setting.earlier[check, subject].held)
+        self.judged[check, subject] = line
         self.record.append(
             "verdict",
             check=check,
@@ -285,16 +299,23 @@ class Run:
             duration_s=round(duration_s, 3),
         )
 
-    def _context(self, check: str) -> Context:
-        measurements = [
-            answer
-            for (name, _), sweep in self._sweeps.items()
-            if name == check
-            for answer in sweep.answers.values()
-            if isinstance(answer, Measurement)
-        ]
-        limits = self.setting.profile.limits_for(check)
-        return Context(self.setting.profile.cluster, fleet=fleet_medians(limits, measurements))
+    def _context(self, check: str, subject: str) -> Context:
+        limits, fleet = self.setting.profile.limits_for(check), self._fleet(check)
+        return Context(
+            self.setting.profile.cluster,
+            fleet=fleet_medians(limits, fleet, subject, self.plan.expected_nodes),
+            seen=seen_values(limits, fleet),
+        )
+
+    def _fleet(self, check: str) -> dict[str, list[Measurement]]:
+        """All that was measured for the check, by subject: now, or by the resumed run where that settled it."""
+        settled = self.setting.earlier.keys() & self.setting.measured.keys()
+        fleet = {subject: list(self.setting.measured[name, subject]) for name, subject in settled if name == check}
+        for (name, _), sweep in self._sweeps.items():
+            for subject, answer in sweep.answers.items() if name == check else ():
+                if isinstance(answer, Measurement):
+                    fleet.setdefault(subject, []).append(answer)
+        return fleet
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -319,6 +340,7 @@ class Run:
             waivers=profile.waivers,
             today=today(),
             scope=judge_coverage(self.plan, profile, self.judged, today=today(), narrowed=self.setting.narrowed),
+            limits=profile.limits,
         )
         self._write_end(self.decision)
         return self.decision
