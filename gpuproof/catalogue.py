@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuproof.limits import Asks
+
 _ROOT = Path(__file__).resolve().parent.parent
 ACCEPTANCE = _ROOT / "acceptance"
 WORKLOADS = _ROOT / "workloads"
@@ -62,6 +64,11 @@ class Check:
         """Whether every node is one of its subjects."""
         return any("node" in case.arguments for case in self.cases)
 
+    @property
+    def asks(self) -> Asks:
+        """Whom it asks."""
+        return Asks(cluster=self.asks_cluster, nodes=self.asks_nodes)
+
 
 def load_checks(folders: Iterable[Path] = (ACCEPTANCE,)) -> tuple[Check, ...]:
     """Every check under the folders, those that others require first; raises `CatalogueError`."""
@@ -81,6 +88,11 @@ def load_checks(folders: Iterable[Path] = (ACCEPTANCE,)) -> tuple[Check, ...]:
             if needed not in found:
                 raise CatalogueError(f"{check.file}: {check.name} requires {needed!r}, which no file defines")
     return _in_order(found)
+
+
+def subjects_asked(checks: Iterable[Check]) -> dict[str, Asks]:
+    """Whom each check asks, by its name: what a profile's limits must fit."""
+    return {check.name: check.asks for check in checks}
 
 
 def _read(file: Path) -> Check:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from gpuproof.expectation import CoverAll, CoverCanary, CoverShare, Scope, Waiver
+from gpuproof.limits import Limit
 from gpuproof.verdict import Judgement, Verdict
 
 MAX_REASONS = 12
@@ -46,7 +47,11 @@ class PlannedSubject:
 
 @dataclass(frozen=True)
 class VerdictLine:
-    """One verdict as it stands in the record; `reasons` and `reason_code` explain what is not PASS."""
+    """
+    One verdict as it stands in the record; `reasons` and `reason_code` explain what is not PASS.
+
+    `held` are the ids of the limits that the subject was held to.
+    """
 
     check: str
     subject: str
@@ -54,11 +59,13 @@ class VerdictLine:
     reasons: tuple[str, ...] = ()
     reason_code: str | None = None
     blocked_by: str | None = None
+    held: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, check: str, subject: str, judgement: Judgement, blocked_by: str | None = None) -> "VerdictLine":
         """Return the line of a judgement."""
-        return cls(check, subject, judgement.verdict, judgement.reasons, judgement.reason_code, blocked_by)
+        held = frozenset(finding.limit_id for finding in judgement.findings)
+        return cls(check, subject, judgement.verdict, judgement.reasons, judgement.reason_code, blocked_by, held)
 
 
 @dataclass(frozen=True)
@@ -112,12 +119,14 @@ def decide(
     waivers: Sequence[Waiver],
     today: dt.date,
     scope: ScopeResult,
+    limits: Sequence[Limit] = (),
 ) -> Decision:
     """
     Decide a run: REJECTED by any required FAIL, ACCEPTED only where nothing at all stands against it.
 
     The plan is the denominator: a planned subject without a verdict is NOT_RUN, a verdict without a plan is ignored.
     A waiver in force takes one check on one subject out; it cannot take out every subject of a required check.
+    `limits` are those of the profile: a decisive one that nobody was held to is a doubt.
     """
     lines = {(p.check, p.subject): _line(p, judged) for p in planned}
     required = {(p.check, p.subject) for p in planned if p.required}
@@ -135,6 +144,7 @@ def decide(
         *_empty_plan(required),
         *_grouped(line for line in against if line.verdict is not Verdict.FAIL),
         *_wholly_waived(required, lines, against),
+        *_idle(limits, [lines[key] for key in sorted(required)], waived),
         *_scope_doubts(scope),
         *(f"the limit {why}" for why in blocking_provenance),
     ]
@@ -147,19 +157,26 @@ def decide(
         outcome = DecisionOutcome.ACCEPTED
     reasons = [*_grouped(failed), *doubts, *notes]
     if not reasons:
-        reasons = [f"every required check passed: {len(required)} verdicts"]
-        reasons += [f"without {len(waived)} waived"] if waived else []
+        reasons = [f"every required check passed: {len(required) - len(waived)} verdicts"]
+        reasons += [f"{len(waived)} more did not and are waived"] if waived else []
     return Decision(outcome, _capped(reasons), scope.text, _counts(lines.values()), waived)
 
 
 def judge_scope(
-    scope: Scope, *, expected_nodes: int, visited: Mapping[str, dt.date], today: dt.date, narrowed: str | None = None
+    scope: Scope,
+    *,
+    expected_nodes: int,
+    visited: Mapping[str, dt.date],
+    today: dt.date,
+    narrowed: str | None = None,
+    by_waiver: int = 0,
 ) -> ScopeResult:
     """
     Say what a run speaks for and whether it covered it.
 
     `visited` holds the day on which each node of the pool last had all its required verdicts; days in the future do not
-    count. `narrowed` says how the command line cut the run down; a narrowed run never covers its scope.
+    count. `narrowed` says how the command line cut the run down; a narrowed run never covers its scope. `by_waiver` of
+    the nodes count only because of a waiver, which the text says.
     """
     pool = ", ".join(f"{key}={value}" for key, value in sorted(scope.pool.items()))
     match scope.cover:
@@ -175,6 +192,8 @@ def judge_scope(
         case CoverAll():
             wanted, oldest = expected_nodes, today
             text = f"all {expected_nodes} nodes of the pool {pool}"
+    if by_waiver:
+        text += f", {by_waiver} of them only by waiver"
     covered = sum(oldest <= day <= today for day in visited.values())
     reasons = []
     if wanted < 1 or covered < wanted:
@@ -200,6 +219,25 @@ def _wholly_waived(required: set[Key], lines: Mapping[Key, VerdictLine], against
     passed = {check for check, subject in required if lines[check, subject].verdict is Verdict.PASS}
     left = {check for check, _ in required} - passed - {line.check for line in against}
     return [f"{check} passed on no subject: every one of them is waived" for check in sorted(left)]
+
+
+def _idle(limits: Sequence[Limit], lines: Sequence[VerdictLine], waived: Sequence[Waived]) -> list[str]:
+    """
+    Name the decisive limits of checks that passed somewhere which no subject was held to: they protected nobody.
+
+    A limit that speaks about a waived subject is excused with it.
+    """
+    passed = {line.check for line in lines if line.verdict is Verdict.PASS}
+    held = {limit for line in lines for limit in line.held}
+    return [
+        f"no subject of {limit.check} was held to the limit {limit.id} ({limit.source_file}, {limit.key})"
+        for limit in limits
+        if limit.decisive and limit.check in passed and limit.id not in held and not _excused(limit, waived)
+    ]
+
+
+def _excused(limit: Limit, waived: Sequence[Waived]) -> bool:
+    return any(w.waiver.check == limit.check and limit.applies_to(w.waiver.subject) for w in waived)
 
 
 def _scope_doubts(scope: ScopeResult) -> list[str]:

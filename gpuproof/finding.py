@@ -1,7 +1,6 @@
 """Owns holding one limit against one measurement; must not know a verdict, a decision or how a pod was run."""
 
 import math
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -21,11 +20,15 @@ from gpuproof.limits import (
     Reference,
     Severity,
     Unbounded,
+    Unique,
     bound_text,
     number,
     unit_text,
 )
 from workloads.contract import Measurement, Sample
+
+MAX_NAMES = 3
+"""A finding names this many other subjects and counts the rest."""
 
 
 class Outcome(StrEnum):
@@ -61,12 +64,14 @@ class Context:
     """
     What a limit may be relative to.
 
-    `fleet` and `baseline` map the id of a limit to the number in its unit that the limit is a fraction of.
+    `fleet` and `baseline` map the id of a limit to the number in its unit that the limit is a fraction of. `seen` maps
+    the id of a unique limit to every value with the subjects that reported it, each as often as it did.
     """
 
     cluster: ClusterExpectation
     fleet: Mapping[str, float] = field(default_factory=dict)
     baseline: Mapping[str, float] = field(default_factory=dict)
+    seen: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
 
 
 def hold(limit: Limit, measurement: Measurement, context: Context) -> tuple[Finding, ...]:
@@ -76,34 +81,16 @@ def hold(limit: Limit, measurement: Measurement, context: Context) -> tuple[Find
         return (_absent(limit, bound),)
     if limit.fact is not None:
         return _hold_fact(limit, bound, measurement, context)
-    samples = _matching(limit, measurement.samples)
+    if isinstance(bound, Unique):
+        return (_absent(limit, "only a fact can be unique"),)
+    samples = matching(limit, measurement.samples)
     if not samples:
         return (_absent(limit, "no sample was reported"),)
     findings = tuple(_hold_sample(limit, bound, sample) for sample in samples)
     return findings + _gaps(limit, samples, context.cluster.gpus_per_node)
 
 
-def fleet_medians(limits: Iterable[Limit], measurements: Iterable[Measurement]) -> dict[str, float]:
-    """
-    Return, by limit id, the median of what all measurements reported for the limits relative to it.
-
-    Samples that are not finite or carry another unit are left out: their own node cannot pass by them.
-    """
-    found: dict[str, list[float]] = {}
-    gathered = tuple(measurements)
-    for limit in limits:
-        if isinstance(limit.bound, MinFraction | MaxFraction) and limit.bound.of is Reference.FLEET_MEDIAN:
-            values = [
-                sample.value
-                for measurement in gathered
-                for sample in _matching(limit, measurement.samples)
-                if math.isfinite(sample.value) and sample.unit == limit.unit
-            ]
-            found[limit.id] = values
-    return {key: statistics.median(values) for key, values in found.items() if values}
-
-
-def _resolve(limit: Limit, context: Context) -> AbsoluteBound | str:
+def _resolve(limit: Limit, context: Context) -> AbsoluteBound | Unique | str:
     """Turn an expectation or a fraction into an absolute bound, or say in words why there is none."""
     bound = limit.bound
     if isinstance(bound, Expected):
@@ -128,7 +115,8 @@ def _reference(of: Reference, limit: Limit, context: Context) -> float | None:
             return context.baseline.get(limit.id)
 
 
-def _matching(limit: Limit, samples: Iterable[Sample]) -> list[Sample]:
+def matching(limit: Limit, samples: Iterable[Sample]) -> list[Sample]:
+    """Return the samples of the limit's metric at its operating point, whatever their unit."""
     return [
         sample
         for sample in samples
@@ -167,22 +155,45 @@ def _hold_sample(limit: Limit, bound: AbsoluteBound, sample: Sample) -> Finding:
     return _present(limit, bound, sample.value, sample.at)
 
 
-def _hold_fact(limit: Limit, bound: AbsoluteBound, measurement: Measurement, context: Context) -> tuple[Finding, ...]:
+def _hold_fact(
+    limit: Limit, bound: AbsoluteBound | Unique, measurement: Measurement, context: Context
+) -> tuple[Finding, ...]:
     if limit.name not in measurement.facts:
         return (_absent(limit, "the fact was not reported"),)
     fact = measurement.facts[limit.name]
+
+    def held(value: Scalar, at: Mapping[str, Scalar]) -> Finding:
+        if isinstance(bound, Unique):
+            return _hold_unique(limit, value, at, measurement.node, context)
+        return _present(limit, bound, value, at)
+
     if not isinstance(fact, list):
         if limit.per is Per.GPU:
             return (_absent(limit, "one value was reported, expected one for every GPU"),)
-        return (_present(limit, bound, fact, {}),)
+        return (held(fact, {}),)
     if not fact:
         return (_absent(limit, "an empty list was reported"),)
     key = "gpu" if limit.per is Per.GPU else "item"
-    findings = tuple(_present(limit, bound, item, {key: index}) for index, item in enumerate(fact))
+    findings = tuple(held(item, {key: index}) for index, item in enumerate(fact))
     expected = context.cluster.gpus_per_node
     if limit.per is Per.GPU and len(fact) != expected:
         return (*findings, _absent(limit, f"reported for {len(fact)} GPUs, expected {expected}"))
     return findings
+
+
+def _hold_unique(limit: Limit, value: Scalar, at: Mapping[str, Scalar], subject: str, context: Context) -> Finding:
+    """Hold a value against all that was seen; a value that nobody was seen with has been compared with nothing."""
+    holders = context.seen.get(limit.id, {}).get(number(value), ())
+    if subject not in holders:
+        return _absent(limit, "what the whole fleet reported is not known, so there is nothing to compare with", at)
+    if len(holders) == 1:
+        return _judged(limit, value, at, met=True, wanted=bound_text(limit.bound, limit.unit))
+    others = tuple(dict.fromkeys(name for name in holders if name != subject))
+    more = f" and {len(others) - MAX_NAMES} more" if len(others) > MAX_NAMES else ""
+    also = [f"{holders.count(subject)} times on {subject}"] if holders.count(subject) > 1 else []
+    also += [f"also on {', '.join(others[:MAX_NAMES])}{more}"] if others else []
+    wanted = f"{bound_text(limit.bound, limit.unit)}, it is {' and '.join(also)}"
+    return _judged(limit, value, at, met=False, wanted=wanted)
 
 
 def _gaps(limit: Limit, samples: Sequence[Sample], gpus_per_node: int) -> tuple[Finding, ...]:
@@ -191,16 +202,25 @@ def _gaps(limit: Limit, samples: Sequence[Sample], gpus_per_node: int) -> tuple[
         if any("gpu" in sample.at for sample in samples):
             return (_absent(limit, 'the samples are one a GPU, so the limit must say per = "gpu"'),)
         return _doubled(limit, samples)
-    points: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    points: dict[tuple[tuple[str, str], ...], list[Scalar]] = {}
     for sample in samples:
         point = tuple(sorted((key, number(value)) for key, value in sample.at.items() if key != "gpu"))
-        points.setdefault(point, []).extend([number(sample.at["gpu"])] if "gpu" in sample.at else [])
-    gaps = []
-    for point, gpus in points.items():
-        if len(gpus) != gpus_per_node or len(set(gpus)) != gpus_per_node:
-            text = f"{len(gpus)} samples for {len(set(gpus))} GPUs, expected one for each of {gpus_per_node}"
-            gaps.append(_absent(limit, text, dict(point)))
-    return tuple(gaps)
+        points.setdefault(point, []).extend([sample.at["gpu"]] if "gpu" in sample.at else [])
+    return tuple(
+        _absent(limit, why, dict(point)) for point, gpus in points.items() if (why := _mislabelled(gpus, gpus_per_node))
+    )
+
+
+def _mislabelled(gpus: Sequence[Scalar], gpus_per_node: int) -> str | None:
+    """Say what is wrong with the labels of a node's GPUs; None where they are exactly the integers from 0 on."""
+    distinct = {number(gpu) for gpu in gpus}
+    if len(gpus) != gpus_per_node or len(distinct) != gpus_per_node:
+        return f"{len(gpus)} samples for {len(distinct)} GPUs, expected one for each of {gpus_per_node}"
+    # A GPU "x" or 0.5 is none that exists: it would stand for one that was not measured.
+    if {(type(gpu), gpu) for gpu in gpus} != {(int, index) for index in range(gpus_per_node)}:
+        labels = ", ".join(repr(gpu) for gpu in gpus)
+        return f"the GPUs are labelled {labels}, expected the integers from 0 to {gpus_per_node - 1}"
+    return None
 
 
 def _doubled(limit: Limit, samples: Sequence[Sample]) -> tuple[Finding, ...]:
@@ -217,10 +237,13 @@ def _absent(limit: Limit, why: str, at: Mapping[str, Scalar] | None = None) -> F
 
 
 def _present(limit: Limit, bound: AbsoluteBound, observed: Scalar, at: Mapping[str, Scalar]) -> Finding:
-    met = _meets(bound, observed)
     wanted = bound_text(bound, limit.unit)
     if not isinstance(limit.bound, AbsoluteBound):
         wanted += f" ({bound_text(limit.bound, limit.unit).removeprefix('= ')})"
+    return _judged(limit, observed, at, met=_meets(bound, observed), wanted=wanted)
+
+
+def _judged(limit: Limit, observed: Scalar, at: Mapping[str, Scalar], *, met: bool, wanted: str) -> Finding:
     seen = f"{number(observed)}{unit_text(limit.unit)}"
     text = f"{limit.name}{_at_text(at)} is {seen}, {'meets' if met else 'expected'} {wanted}"
     shown = (

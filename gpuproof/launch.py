@@ -19,10 +19,11 @@ from typing import Any, BinaryIO
 from rich.console import Console
 
 from gpuproof import simulation
-from gpuproof.catalogue import ACCEPTANCE, CatalogueError, Check, load_checks, parameters_of
+from gpuproof.catalogue import ACCEPTANCE, CatalogueError, Check, load_checks, parameters_of, subjects_asked
 from gpuproof.cluster.kube import connect
 from gpuproof.cluster.port import Cluster, ClusterError
 from gpuproof.decision import Decision, DecisionOutcome, exit_code
+from gpuproof.manifests import ManifestError, check_pod_settings
 from gpuproof.profile import Profile, load_profile
 from gpuproof.profile_error import ProfileError
 from gpuproof.record import Recorder, RecordError, read_record
@@ -187,7 +188,7 @@ def read(options: Options) -> tuple[tuple[Check, ...], Profile]:
     """The checks there are and the profile that judges them; raises `LaunchError`."""
     try:
         checks = load_checks(options.folders)
-        profile = load_profile(options.profile, known_checks=[check.name for check in checks], today=today())
+        profile = load_profile(options.profile, known_checks=subjects_asked(checks), today=today())
     except (CatalogueError, ProfileError) as error:
         raise LaunchError(str(error)) from error
     for name in options.only:
@@ -196,6 +197,10 @@ def read(options: Options) -> tuple[tuple[Check, ...], Profile]:
     _refuse_unknown_parameters(checks, profile)
     if options.image is not None:
         profile = replace(profile, pod={**profile.pod, "image": options.image})
+    try:
+        check_pod_settings(profile.pod, pool=profile.scope.pool, gpu_resource=profile.cluster.gpu_resource)
+    except ManifestError as error:
+        raise LaunchError(f"{profile.path}: {error}") from error
     return checks, profile
 
 

@@ -31,6 +31,24 @@ class Per(StrEnum):
     """Once for the subject `cluster` and for no other."""
 
 
+@dataclass(frozen=True)
+class Asks:
+    """Whom a check asks: the cluster as a whole, every node, or both."""
+
+    cluster: bool
+    nodes: bool
+
+    def fits(self, per: Per) -> bool:
+        """Say whether a limit with this `per` speaks about any subject of the check."""
+        match per:
+            case Per.SUBJECT:
+                return self.cluster or self.nodes
+            case Per.CLUSTER:
+                return self.cluster
+            case Per.NODE | Per.GPU:
+                return self.nodes
+
+
 class Reference(StrEnum):
     """What a relative bound is a fraction of."""
 
@@ -91,12 +109,17 @@ class MaxFraction:
 
 
 @dataclass(frozen=True)
+class Unique:
+    """Met by a fact whose every value is reported once, over all subjects that the check asks in this run."""
+
+
+@dataclass(frozen=True)
 class Unbounded:
     """Holds nothing; only a `record_only` limit may have it."""
 
 
 AbsoluteBound = AtLeast | AtMost | Equals | OneOf | Unbounded
-Bound = AbsoluteBound | Expected | MinFraction | MaxFraction
+Bound = AbsoluteBound | Expected | MinFraction | MaxFraction | Unique
 
 
 @dataclass(frozen=True)
@@ -192,6 +215,17 @@ class Limit:
         """Whether missing it fails the check."""
         return self.severity is Severity.FAIL
 
+    @property
+    def compares_subjects(self) -> bool:
+        """Whether one subject can only be held to it when all of them have answered."""
+        match self.bound:
+            case Unique():
+                return True
+            case MinFraction(of=of) | MaxFraction(of=of):
+                return of is Reference.FLEET_MEDIAN
+            case _:
+                return False
+
     def applies_to(self, subject: str) -> bool:
         """Say whether the limit speaks about this subject."""
         if self.per is Per.SUBJECT:
@@ -238,6 +272,8 @@ def bound_text(bound: Bound, unit: str) -> str:
             return f">= {number(fraction)} x {of}"
         case MaxFraction(fraction, of):
             return f"<= {number(fraction)} x {of}"
+        case Unique():
+            return "reported once in the whole fleet"
         case Unbounded():
             return "recorded, not judged"
 

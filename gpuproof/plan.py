@@ -75,14 +75,22 @@ def judge_coverage(
     narrowed: str | None = None,
 ) -> ScopeResult:
     """What the run speaks for: nodes fully judged today, and on which day `earlier` runs last did so for the others."""
-    waived = {(waiver.check, waiver.subject) for waiver in profile.waivers if not waiver.expired(today)}
+    in_force = {(waiver.check, waiver.subject) for waiver in profile.waivers if not waiver.expired(today)}
     needed: dict[str, list[bool]] = {node.name: [] for node in plan.nodes if not node.missing}
+    excused: set[str] = set()
     for subject in plan.subjects:
         key = (subject.check, subject.subject)
         if subject.required and subject.subject in needed:
-            answered = key in judged and judged[key].verdict in ANSWERED
-            needed[subject.subject].append(answered or key in waived)
-    visited = {**(earlier or {}), **{name: today for name, answers in needed.items() if answers and all(answers)}}
+            verdict = judged[key].verdict if key in judged else Verdict.NOT_RUN
+            needed[subject.subject].append(verdict in ANSWERED or key in in_force)
+            if verdict is not Verdict.PASS and key in in_force:
+                excused.add(subject.subject)
+    covered = [name for name, answers in needed.items() if answers and all(answers)]
     return judge_scope(
-        profile.scope, expected_nodes=plan.expected_nodes, visited=visited, today=today, narrowed=narrowed
+        profile.scope,
+        expected_nodes=plan.expected_nodes,
+        visited={**(earlier or {}), **dict.fromkeys(covered, today)},
+        today=today,
+        narrowed=narrowed,
+        by_waiver=len(excused.intersection(covered)),
     )

@@ -4,7 +4,7 @@ import datetime as dt
 import hashlib
 import math
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from gpuproof.expectation import CheckState, ClusterExpectation, Deadlines, Scope, State, Waiver
-from gpuproof.limits import Limit, provenance_block
+from gpuproof.limits import Asks, Limit, provenance_block
 from gpuproof.profile_error import Loc, ProfileError, Source, describe, from_toml, nearest
 from gpuproof.profile_explain import explain
 from gpuproof.profile_limits import refuse_duplicates
@@ -66,6 +66,11 @@ class Profile:
         """Return the limits of one check, in the order of the files."""
         return tuple(limit for limit in self.limits if limit.check == check)
 
+    @property
+    def needs_simulation(self) -> bool:
+        """Whether only a simulated cluster may be judged by it: `device = "cpu"` computes beside the GPUs."""
+        return self.cluster.device == "cpu"
+
     def required(self, check: str) -> bool:
         """Say whether the decision rests on this check."""
         state = self.checks.get(check)
@@ -92,11 +97,12 @@ def find_profile(name_or_path: str) -> Path:
     return THRESHOLDS / f"{name_or_path}.toml"
 
 
-def load_profile(path: Path, *, known_checks: Collection[str], today: dt.date) -> Profile:
+def load_profile(path: Path, *, known_checks: Mapping[str, Asks], today: dt.date) -> Profile:
     """
     Read and validate a profile and all it extends; raises ProfileError naming file and key.
 
-    `known_checks` are the checks that exist; the profile must name every one of them and no other.
+    `known_checks` are the checks that exist, with whom each asks; the profile must name every one of them and no other,
+    and hold none of them to a limit that fits nobody it asks.
     """
     chain = _read_chain(path)
     for source, file in chain:
@@ -107,7 +113,7 @@ def load_profile(path: Path, *, known_checks: Collection[str], today: dt.date) -
     top, top_file = chain[-1]
     cluster = merge_cluster(chain, top)
     checks, origins = merge_checks(chain, top, known_checks)
-    limits = merge_limits(chain, cluster, checks, origins)
+    limits = merge_limits(chain, cluster, checks, origins, known_checks)
     refuse_undecided_checks(top, checks, limits)
     refuse_unheld_extras(chain, cluster, limits)
     return Profile(

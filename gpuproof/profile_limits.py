@@ -5,6 +5,7 @@ from typing import Any
 
 from gpuproof.expectation import ClusterExpectation, Scalar
 from gpuproof.limits import (
+    Asks,
     AtLeast,
     AtMost,
     Bound,
@@ -24,12 +25,13 @@ from gpuproof.limits import (
     Reference,
     Severity,
     Unbounded,
+    Unique,
     limit_id,
 )
 from gpuproof.profile_error import ProfileError, Source, describe, key_text, nearest
 from gpuproof.profile_model import LimitTable
 
-BOUNDS = ("min", "max", "equals", "one_of", "expected", "min_fraction", "max_fraction")
+BOUNDS = ("min", "max", "equals", "one_of", "expected", "min_fraction", "max_fraction", "unique")
 RELATIVE = ("min_fraction", "max_fraction")
 
 MAX_FRACTION = 10.0
@@ -46,10 +48,11 @@ def limit_key(table: LimitTable) -> LimitKey:
     return table.check, table.name, frozenset(table.at.items())
 
 
-def read_limit(table: LimitTable, source: Source, index: int, cluster: ClusterExpectation) -> Limit:
+def read_limit(table: LimitTable, source: Source, index: int, cluster: ClusterExpectation, asks: Asks) -> Limit:
     """Turn one `[[limit]]` into a value; raises ProfileError where it could pass by accident."""
     reader = _LimitReader(table, source, index)
     reader.refuse_unclear_subject()
+    reader.refuse_idle(asks)
     bound = reader.bound(cluster)
     severity = Severity(table.severity)
     return Limit(
@@ -116,6 +119,18 @@ class _LimitReader:
                 'delete it; per = "gpu" holds every GPU',
             )
 
+    def refuse_idle(self, asks: Asks) -> None:
+        """Refuse a limit that no subject of its check could be held to: it would decide nothing without a word."""
+        if asks.fits(Per(self.table.per)):
+            return
+        whom, fitting = ("every node", '"node" or "gpu"') if asks.nodes else ("the cluster as a whole", '"cluster"')
+        raise self.error(
+            "per",
+            f"per = {fitting}, as {self.table.check} asks {whom}",
+            describe(self.table.per),
+            "correct it: nothing the check asks could be held to this limit",
+        )
+
     def bound(self, cluster: ClusterExpectation) -> Bound:
         given = [name for name in BOUNDS if getattr(self.table, name) is not None]
         if len(given) > 1:
@@ -150,6 +165,8 @@ class _LimitReader:
                 return OneOf(tuple(value))
             case "expected":
                 return self._expected(value, cluster)
+            case "unique":
+                return self._unique()
             case _:
                 return self._fraction(name, value, cluster)
 
@@ -199,6 +216,13 @@ class _LimitReader:
                 "hold a fact instead of a metric",
             )
         return Expected(key)
+
+    def _unique(self) -> Bound:
+        if self.table.metric is not None:
+            raise self.error(
+                "unique", "a fact, as measured numbers may well be equal", "a metric", "hold the fact that names it"
+            )
+        return Unique()
 
     def _fraction(self, name: str, value: float, cluster: ClusterExpectation) -> Bound:
         of = self.table.of

@@ -19,7 +19,7 @@ from gpuproof.expectation import (
     State,
     Waiver,
 )
-from gpuproof.limits import Limit, Severity
+from gpuproof.limits import Asks, Limit, Severity
 from gpuproof.profile_error import Loc, ProfileError, Source, describe, nearest
 from gpuproof.profile_limits import LimitKey, limit_key, read_limit
 from gpuproof.profile_model import CanaryTable, ClusterTable, ProfileFile, ShareTable
@@ -111,7 +111,11 @@ def merge_checks(chain: Chain, top: Source, known: Collection[str]) -> tuple[dic
 
 
 def merge_limits(
-    chain: Chain, cluster: ClusterExpectation, checks: Mapping[str, CheckState], origins: Mapping[str, int]
+    chain: Chain,
+    cluster: ClusterExpectation,
+    checks: Mapping[str, CheckState],
+    origins: Mapping[str, int],
+    asks: Mapping[str, Asks],
 ) -> tuple[Limit, ...]:
     """Return the limits of all checks that apply; a later file replaces by check, metric or fact, and at."""
     kept: dict[LimitKey, list[Limit]] = {}
@@ -128,7 +132,7 @@ def merge_limits(
                         next_step="delete the limit, or make the check required",
                     )
                 continue
-            limit = read_limit(table, source, index, cluster)
+            limit = read_limit(table, source, index, cluster, asks[table.check])
             if state is State.RECORDED:
                 limit = replace(limit, severity=Severity.RECORD_ONLY)
             read.setdefault(limit_key(table), []).append(limit)

@@ -184,6 +184,7 @@ class LimitTable(Table):
     expected: Word | None = None
     min_fraction: float | None = None
     max_fraction: float | None = None
+    unique: Literal[True] | None = None
     of: Literal["ring_ceiling", "fleet_median", "baseline"] | None = None
     severity: Literal["fail", "warn", "record_only"]
     provenance: ProvenanceTable

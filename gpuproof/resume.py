@@ -6,12 +6,13 @@ Must not know a live cluster: it is told who the cluster and its nodes are.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gpuproof.decision import Key, VerdictLine
 from gpuproof.verdict import Verdict
+from workloads.contract import Measurement, Sample
 
 SETTLED = (Verdict.PASS, Verdict.FAIL, Verdict.RECORDED)
 """What was measured stays measured; ERROR and NOT_RUN are asked again."""
@@ -39,18 +40,20 @@ class Earlier:
     """The verdicts of an interrupted run, and what it knew of the nodes they are about."""
 
     verdicts: Mapping[Key, VerdictLine]
+    measurements: Mapping[Key, tuple[Measurement, ...]]
+    """What pods measured: the subjects that are asked now are compared with it."""
     node_uids: Mapping[str, str]
 
-    def usable(self, node_uids: Mapping[str, str], ask_again: Collection[str]) -> dict[Key, VerdictLine]:
-        """The verdicts about nodes that are still the same, without the checks that must be asked anew."""
+    def usable(self, node_uids: Mapping[str, str]) -> dict[Key, VerdictLine]:
+        """The verdicts about nodes that are still the same."""
         return {
             (check, subject): line
             for (check, subject), line in self.verdicts.items()
-            if check not in ask_again and subject in node_uids and node_uids[subject] == self.node_uids.get(subject)
+            if subject in node_uids and node_uids[subject] == self.node_uids.get(subject)
         }
 
 
-def read_earlier(lines: Iterable[Mapping[str, Any]], now: dt.datetime, here: Circumstances) -> Earlier:
+def read_earlier(lines: Sequence[Mapping[str, Any]], now: dt.datetime, here: Circumstances) -> Earlier:
     """What an interrupted run settled; raises `ResumeError` where it may not be taken over."""
     started: Mapping[str, Any] | None = None
     verdicts: dict[Key, VerdictLine] = {}
@@ -64,16 +67,45 @@ def read_earlier(lines: Iterable[Mapping[str, Any]], now: dt.datetime, here: Cir
         elif event == "verdict":
             key = (str(line["check"]), str(line["subject"]))
             # The last word counts: what came to an error afterwards is asked again.
-            verdicts.pop(key, None)
+            before = verdicts.pop(key, None)
             if line["verdict"] in SETTLED:
-                reasons = tuple(line["reasons"])
-                verdicts[key] = VerdictLine(*key, Verdict(line["verdict"]), reasons, line["reason_code"])
+                verdicts[key] = _settled(line, before)
         elif event == "decision" and not _interrupted(line):
             raise ResumeError("it was decided and is finished; start a new run")
     if started is None:
         raise ResumeError("its record has no run_started line, so there is nothing to continue")
     _refuse_other(started, now, here)
-    return Earlier(verdicts, uids)
+    return Earlier(verdicts, _measurements(lines), uids)
+
+
+def _settled(line: Mapping[str, Any], before: VerdictLine | None) -> VerdictLine:
+    held = frozenset(str(finding["limit_id"]) for finding in line["findings"])
+    if not held and before is not None and before.verdict == line["verdict"]:
+        # A resumed run repeats what was settled without its findings.
+        held = before.held
+    return VerdictLine(
+        str(line["check"]),
+        str(line["subject"]),
+        Verdict(line["verdict"]),
+        tuple(line["reasons"]),
+        line["reason_code"],
+        held=held,
+    )
+
+
+def _measurements(lines: Iterable[Mapping[str, Any]]) -> dict[Key, tuple[Measurement, ...]]:
+    """What pods measured by (check, subject), the last of each workload."""
+    found: dict[Key, dict[str, Measurement]] = {}
+    for line in lines:
+        if line["event"] == "measurement":
+            found.setdefault((line["check"], line["subject"]), {})[line["workload"]] = _measurement(line)
+    return {key: tuple(by_workload.values()) for key, by_workload in found.items()}
+
+
+def _measurement(line: Mapping[str, Any]) -> Measurement:
+    # `float` reads the words that the record has for NaN and the infinities.
+    samples = tuple(Sample(s["metric"], float(s["value"]), s["unit"], s["at"]) for s in line["samples"])
+    return Measurement(line["workload"], "", line["subject"], line["pod"], 1, 1, samples, line["facts"])
 
 
 def _interrupted(decision: Mapping[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpuproof import __version__, final_look
@@ -20,10 +20,10 @@ from gpuproof.decision import Decision, Key, VerdictLine, decide
 from gpuproof.describe import plain
 from gpuproof.expectation import CoverShare, State
 from gpuproof.failure import JobFailure, Reason
-from gpuproof.finding import Context, fleet_medians
+from gpuproof.finding import Context
+from gpuproof.fleet import fleet_medians, seen_values
 from gpuproof.inventory import Inventory, Node, gpus_in_use, read_inventory
 from gpuproof.jobs import NotVisited, OnResult, RunNamespace, StartedJob, Sweeper, SweepRequest, Visited
-from gpuproof.limits import MaxFraction, MinFraction, Reference
 from gpuproof.manifests import PodSettings, Renderer
 from gpuproof.observation import observe_cluster, observe_node
 from gpuproof.plan import Plan, judge_coverage, make_plan, scope_labels
@@ -65,6 +65,7 @@ class Run:
         self.asked: Collection[Key] = ()
         """What was selected to be asked; set before the first question."""
         self._taken_over: Mapping[Key, VerdictLine] = {}
+        self._measured_earlier: Mapping[Key, tuple[Measurement, ...]] = {}
         self._handed_out: dict[Key, list[Answer]] = {}
         self._held: dict[Key, Judgement] = {}
         self.decision: Decision | None = None
@@ -120,8 +121,8 @@ class Run:
         """Plan, and write down what was found and what is asked; `earlier` is the run that is being continued."""
         profile = self.setting.profile
         if earlier is not None:
-            fleet = {check.name for check in self.setting.checks if self._compares_with_fleet(check.name)}
-            self._taken_over = earlier.usable({name: node.uid for name, node in self._nodes.items()}, fleet)
+            self._taken_over = earlier.usable({name: node.uid for name, node in self._nodes.items()})
+            self._measured_earlier = earlier.measurements
             self.judged = dict(self._taken_over)
         self.plan = make_plan(self.setting.checks, profile, list(self._nodes))
         cluster = {
@@ -167,12 +168,20 @@ class Run:
         return None if blocker is None or verdict is None else blocked(blocker, verdict)
 
     def _blocker(self, check: str, subject: str) -> tuple[str | None, Verdict | None]:
-        """The first prerequisite that was judged on this subject and did not pass, with its verdict."""
-        for needed in self._check(check).requires:
+        """The first required prerequisite that was judged on this subject and did not pass, with its verdict."""
+        for needed in self._prerequisites(check):
             line = self.judged.get((needed, subject))
             if line is not None and line.verdict is not Verdict.PASS:
                 return needed, line.verdict
         return None, None
+
+    def _prerequisites(self, check: str) -> Iterator[str]:
+        """What the profile requires of all that the check needs, also by way of what it does not require."""
+        for needed in self._check(check).requires:
+            if self.setting.profile.required(needed):
+                yield needed
+            else:
+                yield from self._prerequisites(needed)
 
     def observe(self, check: str, subject: Subject) -> Answer:
         """What the API says of the subject."""
@@ -208,8 +217,7 @@ class Run:
         return next(check for check in self.setting.checks if check.name == name)
 
     def _compares_with_fleet(self, check: str) -> bool:
-        bounds = [limit.bound for limit in self.setting.profile.limits_for(check)]
-        return any(isinstance(b, MinFraction | MaxFraction) and b.of is Reference.FLEET_MEDIAN for b in bounds)
+        return any(limit.compares_subjects for limit in self.setting.profile.limits_for(check))
 
     def _start_sweep(self, check: str, workload: str) -> Sweep:
         profile = self.setting.profile
@@ -254,7 +262,9 @@ class Run:
 
     def judge(self, check: str, subject: str, answers: Sequence[Answer], began: float) -> Judgement:
         """Hold the answers against the profile and write the verdict down; a second verdict is never a better one."""
-        judgement = conclude(check, subject, answers, self.setting.profile.limits_for(check), self._context(check))
+        judgement = conclude(
+            check, subject, answers, self.setting.profile.limits_for(check), self._context(check, subject)
+        )
         handed_out = self._handed_out.get((check, subject), [])
         if not all(any(answer is one for one in handed_out) for answer in answers):
             text = f"{check} held something for {subject} that it did not get by asking about it: nothing was judged"
@@ -276,19 +286,29 @@ class Run:
         """Write a verdict down, however it came about."""
         required = self.setting.profile.checks[check].state is State.REQUIRED
         blocker = self._blocker(check, subject)[0] if judgement.reason_code == BLOCKED else None
-        self.judged[check, subject] = VerdictLine.of(check, subject, judgement, blocker)
+        line = VerdictLine.of(check, subject, judgement, blocker)
+        if not line.held and (check, subject) in self._taken_over:
+            line = replace(line, held=self._taken_over[check, subject].held)
+        self.judged[check, subject] = line
         self.record.verdict(check, subject, judgement, required=required, blocker=blocker, seconds=duration_s)
 
-    def _context(self, check: str) -> Context:
-        measurements = [
-            answer
-            for (name, _), sweep in self._sweeps.items()
-            if name == check
-            for answer in sweep.answers.values()
-            if isinstance(answer, Measurement)
-        ]
-        limits = self.setting.profile.limits_for(check)
-        return Context(self.setting.profile.cluster, fleet=fleet_medians(limits, measurements))
+    def _context(self, check: str, subject: str) -> Context:
+        limits, fleet = self.setting.profile.limits_for(check), self._fleet(check)
+        return Context(
+            self.setting.profile.cluster,
+            fleet=fleet_medians(limits, fleet, subject, self.plan.expected_nodes),
+            seen=seen_values(limits, fleet),
+        )
+
+    def _fleet(self, check: str) -> dict[str, list[Measurement]]:
+        """All that was measured for the check, by subject: now, or by the resumed run where that settled it."""
+        settled = self._taken_over.keys() & self._measured_earlier.keys()
+        fleet = {subject: list(self._measured_earlier[name, subject]) for name, subject in settled if name == check}
+        for (name, _), sweep in self._sweeps.items():
+            for subject, answer in sweep.answers.items() if name == check else ():
+                if isinstance(answer, Measurement):
+                    fleet.setdefault(subject, []).append(answer)
+        return fleet
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -315,6 +335,7 @@ class Run:
             waivers=profile.waivers,
             today=today(),
             scope=judge_coverage(self.plan, profile, self.judged, today=today(), narrowed=self.setting.narrowed),
+            limits=profile.limits,
         )
         self.record.decided(self.decision)
         self.record.finished(time.monotonic() - self._began, self.cluster.counters)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gpuproof.failure import JobFailure, Reason
-from gpuproof.finding import Context, Finding, Outcome, fleet_medians, hold
+from gpuproof.finding import Context, Finding, Outcome, hold
 from gpuproof.limits import Limit
 from workloads.contract import Measurement
 
@@ -21,7 +21,6 @@ __all__ = [
     "Outcome",
     "Verdict",
     "blocked",
-    "fleet_medians",
     "judge",
     "judge_failure",
 ]

@@ -1,7 +1,7 @@
 """Owns which decision a report may show for a record; must not decide a run (gpuproof.decision does) nor improve one.
 
-A report only ever repeats a recorded decision or shows UNDECIDED: a torn record and one that contradicts itself are
-never ACCEPTED.
+A report only ever repeats a recorded decision or shows UNDECIDED: a torn record, one with lines missing and one that
+contradicts itself are never ACCEPTED.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,20 @@ _EXIT_CODES: dict[Decision, int] = {"ACCEPTED": 0, "REJECTED": 1, "UNDECIDED": 3
 
 
 def decide_shown(
-    line: DecisionLine | None, subjects: Sequence[SubjectView], started: RunStarted, last_at: datetime | None
+    line: DecisionLine | None,
+    subjects: Sequence[SubjectView],
+    started: RunStarted,
+    last_at: datetime | None,
+    gaps: Sequence[str] = (),
 ) -> DecisionView:
-    """Return the decision to show: the recorded one where it stands, else UNDECIDED with the reason why."""
+    """
+    Return the decision to show: the recorded one where it stands, else UNDECIDED with the reason why.
+
+    `gaps` say which lines of the record are missing: what they would have said could have forbidden the decision.
+    """
     if line is None:
         return _unfinished(subjects, started, last_at)
-    contradictions = _contradictions(line, subjects)
+    contradictions = _gap_reasons(line, gaps) + _contradictions(line, subjects)
     if contradictions:
         return DecisionView("UNDECIDED", (*contradictions, *line.reasons), line.scope or started.scope, recorded=False)
     return DecisionView(
@@ -49,6 +57,12 @@ def _unfinished(subjects: Sequence[SubjectView], started: RunStarted, last_at: d
         reasons.append(f"{plural(failed, 'required answer')} already FAIL: a finished run would be REJECTED.")
     reasons.append("Resume the run or run it again.")
     return DecisionView("UNDECIDED", tuple(reasons), started.scope, recorded=False)
+
+
+def _gap_reasons(line: DecisionLine, gaps: Sequence[str]) -> tuple[str, ...]:
+    if not gaps:
+        return ()
+    return (f"The record says {line.outcome}, and it is not whole: {'; '.join(gaps)}.",)
 
 
 def _contradictions(line: DecisionLine, subjects: Sequence[SubjectView]) -> tuple[str, ...]:

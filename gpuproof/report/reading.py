@@ -35,6 +35,7 @@ from gpuproof.report.wording import duration, natural, plural, scrubbed
 from gpuproof.report.words import severity
 
 _MOST_PROBLEMS = 20
+_MOST_HOLES = 5
 _MOST_MOMENTS = 200
 
 Key = tuple[str, str]
@@ -59,6 +60,8 @@ class Reading:
     budget: EvidenceBudget = field(default_factory=EvidenceBudget)
     answered_since_resume: set[Key] = field(default_factory=set)
     plan_is_old: bool = False
+    holes: list[str] = field(default_factory=list)
+    last_seq: int = 0
 
     @classmethod
     def of(cls, lines: Iterable[Mapping[str, Any]]) -> "Reading":
@@ -70,6 +73,7 @@ class Reading:
 
     def take(self, place: int, raw: Mapping[str, Any]) -> None:
         """Read one line; `place` counts from 1 and is only for messages."""
+        self._count(place, raw.get("seq"))
         name = raw.get("event")
         shape = LINES.get(name) if isinstance(name, str) else None
         if shape is None:
@@ -84,6 +88,18 @@ class Reading:
             return
         self.last_at = line.t or self.last_at
         self._keep(line)
+
+    def _count(self, place: int, seq: object) -> None:
+        """Note what is missing before a line: the record numbers its lines from 1, also across a resume."""
+        if not isinstance(seq, int) or seq <= self.last_seq:
+            self.holes.append(f"line {place} is out of order")
+            return
+        first, last = self.last_seq + 1, seq - 1
+        if first == last:
+            self.holes.append(f"number {first} is missing")
+        elif first < last:
+            self.holes.append(f"numbers {first} to {last} are missing")
+        self.last_seq = seq
 
     def _keep(self, line: Line) -> None:
         match line:
@@ -163,7 +179,7 @@ class Reading:
         subjects = tuple(subject for check in checks for subject in check.subjects)
         return RunView(
             run=self._facts(started),
-            decision=decide_shown(self.decision, subjects, started, self.last_at),
+            decision=decide_shown(self.decision, subjects, started, self.last_at, self._gaps()),
             checks=checks,
             limits={limit.id: limit for limit in started.limits},
             waivers=started.waivers,
@@ -171,6 +187,12 @@ class Reading:
             timeline=tuple(self.timeline),
             problems=_capped(self.problems),
         )
+
+    def _gaps(self) -> tuple[str, ...]:
+        """Return what is not whole about a record that was decided."""
+        end = ["its last line, the end of the run, is missing"] if self.decision and not self.finished else []
+        holes = [*self.holes, *end]
+        return (*holes[:_MOST_HOLES], *([f"{len(holes) - _MOST_HOLES} more"] if len(holes) > _MOST_HOLES else []))
 
     def _facts(self, started: RunStarted) -> RunFacts:
         by = started.started_by

@@ -24,9 +24,13 @@ CLUSTER = ClusterExpectation(
 )
 
 
-def context(fleet: Mapping[str, float] | None = None, baseline: Mapping[str, float] | None = None) -> Context:
+def context(
+    fleet: Mapping[str, float] | None = None,
+    baseline: Mapping[str, float] | None = None,
+    seen: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None,
+) -> Context:
     """What limits may be relative to: `CLUSTER`, and nothing else unless given."""
-    return Context(CLUSTER, fleet or {}, baseline or {})
+    return Context(CLUSTER, fleet or {}, baseline or {}, seen or {})
 
 
 def limit(
@@ -61,9 +65,9 @@ def sample(value: float, metric: str = "busbw", unit: str = "GB/s", **at: Scalar
     return Sample(metric, value, unit, at)
 
 
-def measurement(*samples: Sample, facts: Mapping[str, Fact] | None = None) -> Measurement:
-    """What a pod on `NODE` reported."""
-    return Measurement("some_workload", "run", NODE, "pod", 1, 1, samples, facts or {})
+def measurement(*samples: Sample, facts: Mapping[str, Fact] | None = None, node: str = NODE) -> Measurement:
+    """What a pod on a node reported, by default on `NODE`."""
+    return Measurement("some_workload", "run", node, "pod", 1, 1, samples, facts or {})
 
 
 def line(
@@ -90,6 +94,7 @@ def decided(
     waivers: Sequence[Waiver] = (),
     today: dt.date = TODAY,
     scope: ScopeResult = COVERED,
+    limits: Sequence[Limit] = (),
 ) -> Decision:
     """The decision over these lines, by default of an uninterrupted run with a covered scope."""
     return decide(
@@ -100,4 +105,5 @@ def decided(
         waivers=waivers,
         today=today,
         scope=scope,
+        limits=limits,
     )

@@ -4,10 +4,11 @@ import datetime as dt
 from collections.abc import Mapping
 from pathlib import Path
 
+from gpuproof.limits import Asks
 from gpuproof.profile import Profile, ProfileError, load_profile
 
 TODAY = dt.date(2026, 11, 30)
-KNOWN = frozenset({"speed", "words"})
+KNOWN = {"speed": Asks(cluster=False, nodes=True), "words": Asks(cluster=True, nodes=True)}
 
 LIMIT = """\
 [[limit]]

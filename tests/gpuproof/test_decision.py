@@ -1,10 +1,13 @@
 """What a run's verdicts add up to: the plan is the denominator, and a doubt is never an acceptance."""
 
 import datetime as dt
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from gpuproof.decision import (
+    Decision,
     DecisionOutcome,
     PlannedSubject,
     ScopeResult,
@@ -14,8 +17,9 @@ from gpuproof.decision import (
     judge_scope,
 )
 from gpuproof.expectation import Cover, CoverAll, CoverCanary, CoverShare, Scope, Waiver
-from gpuproof.verdict import Judgement, Verdict
-from tests.gpuproof.judging import CHECK, COVERED, TODAY, decided, line, plan
+from gpuproof.limits import Limit, Per, Severity
+from gpuproof.verdict import Judgement, Verdict, judge
+from tests.gpuproof.judging import CHECK, COVERED, TODAY, context, decided, limit, line, measurement, plan, sample
 
 ACCEPTED, REJECTED, UNDECIDED = DecisionOutcome.ACCEPTED, DecisionOutcome.REJECTED, DecisionOutcome.UNDECIDED
 PASS, FAIL = Verdict.PASS, Verdict.FAIL
@@ -142,6 +146,62 @@ class TestDoubts:
         assert got.reasons == ("the scope was not covered: all 4 nodes",)
 
 
+class TestIdleLimits:
+    """A limit that no subject was held to protects nobody, whatever all verdicts say."""
+
+    HELD, IDLE = limit(), limit(metric="algbw", per=Per.CLUSTER)
+    SAID = f"no subject of {CHECK} was held to the limit {CHECK}.algbw (site.toml, limit[3])"
+
+    def line(self, verdict: Verdict, subject: str = "gpu-01", *held: Limit) -> VerdictLine:
+        return replace(line(verdict, subject), held=frozenset(item.id for item in held))
+
+    def decision(self, *lines: VerdictLine, limits: Sequence[Limit], waivers: Sequence[Waiver] = ()) -> Decision:
+        limits = [replace(item, source_file="site.toml", key="limit[3]") for item in limits]
+        return decided(plan(*(item.subject for item in lines)), lines, limits=limits, waivers=waivers)
+
+    def test_it_makes_acceptance_impossible(self) -> None:
+        got = self.decision(self.line(PASS, "gpu-01", self.HELD), limits=[self.HELD, self.IDLE])
+        assert (got.outcome, got.reasons) == (UNDECIDED, (self.SAID,))
+
+    def test_one_subject_that_was_held_to_it_is_enough(self) -> None:
+        lines = [self.line(PASS, "cluster", self.IDLE), self.line(PASS, "gpu-01", self.HELD)]
+        assert self.decision(*lines, limits=[self.HELD, self.IDLE]).outcome is ACCEPTED
+
+    def test_what_does_not_decide_may_be_idle(self) -> None:
+        for severity in (Severity.WARN, Severity.RECORD_ONLY):
+            idle = replace(self.IDLE, severity=severity)
+            assert self.decision(self.line(PASS, "gpu-01", self.HELD), limits=[idle]).outcome is ACCEPTED
+
+    def test_a_check_that_passed_nowhere_says_enough_already(self) -> None:
+        got = self.decision(self.line(Verdict.ERROR), limits=[self.HELD, self.IDLE])
+        assert len(got.reasons) == 1
+
+    def test_a_check_that_is_not_required_protects_nobody_anyway(self) -> None:
+        other = limit(check="other_check")
+        lines = [self.line(PASS, "gpu-01", self.HELD), line(PASS, "gpu-01", "other_check")]
+        planned = plan("gpu-01") + plan("gpu-01", check="other_check", required=False)
+        assert decided(planned, lines, limits=[self.HELD, other]).outcome is ACCEPTED
+
+    def test_a_limit_on_a_waived_subject_is_waived_with_it(self) -> None:
+        lines = [self.line(Verdict.ERROR, "cluster"), self.line(PASS, "gpu-01", self.HELD)]
+        limits = [self.HELD, self.IDLE]
+        assert self.decision(*lines, limits=limits, waivers=[waiver("cluster")]).outcome is ACCEPTED
+        others = [self.line(FAIL, "gpu-02"), self.line(PASS, "gpu-01", self.HELD)]
+        assert self.decision(*others, limits=limits, waivers=[waiver("gpu-02")]).outcome is UNDECIDED
+
+    def test_a_waiver_of_another_check_excuses_nothing(self) -> None:
+        lines = [self.line(PASS, "gpu-01", self.HELD), line(FAIL, "cluster", "other_check")]
+        lines.append(line(PASS, "gpu-01", "other_check"))
+        planned = [item for each in lines for item in plan(each.subject, check=each.check)]
+        got = decided(planned, lines, limits=[self.IDLE], waivers=[waiver("cluster", "other_check")])
+        assert got.outcome is UNDECIDED
+
+    def test_a_judgement_says_what_the_subject_was_held_to(self) -> None:
+        found = measurement(sample(500))
+        got = VerdictLine.of(CHECK, "a", judge(CHECK, "a", found, [self.HELD, self.IDLE], context()))
+        assert got.held == {self.HELD.id}
+
+
 class TestWaivers:
     TWO = plan("gpu-01", "gpu-02")
 
@@ -152,7 +212,7 @@ class TestWaivers:
         assert [str(waived) for waived in got.waived] == [
             f"{CHECK} on gpu-01 is {verdict}, waived until {TODAY} by the network team: cable on order"
         ]
-        assert got.reasons == ("every required check passed: 2 verdicts", "without 1 waived")
+        assert got.reasons == ("every required check passed: 1 verdicts", "1 more did not and are waived")
 
     def test_a_waiver_holds_through_its_last_day_and_no_longer(self) -> None:
         lines = [line(FAIL, "gpu-01"), line(PASS, "gpu-02")]
@@ -320,6 +380,13 @@ class TestScope:
     def test_it_says_how_many_were_covered(self) -> None:
         got = judge_scope(scope_of(CoverAll()), expected_nodes=16, visited=visited(a=0), today=TODAY)
         assert got.reasons == ("the scope is all 16 nodes of the pool node-pool=train, zone=a, and 1 were covered",)
+
+    @pytest.mark.parametrize("cover", [CoverAll(), CoverShare(1, 7), CoverCanary({"canary": "yes"}, 2)])
+    def test_it_says_how_many_count_only_by_waiver(self, cover: Cover) -> None:
+        nodes = visited(a=0, b=0)
+        bare = judge_scope(scope_of(cover), expected_nodes=2, visited=nodes, today=TODAY)
+        got = judge_scope(scope_of(cover), expected_nodes=2, visited=nodes, today=TODAY, by_waiver=1)
+        assert got == ScopeResult(f"{bare.text}, 1 of them only by waiver", complete=True)
 
     def test_a_narrowed_run_never_covers_its_scope(self) -> None:
         got = judge_scope(

@@ -6,18 +6,20 @@ from dataclasses import replace
 
 import pytest
 
+from gpuproof.catalogue import load_checks, subjects_asked
 from gpuproof.decision import Decision, DecisionOutcome, PlannedSubject, ScopeResult, VerdictLine, judge_scope
 from gpuproof.failure import JobFailure, Reason
+from gpuproof.fleet import seen_values
 from gpuproof.profile import find_profile, load_profile
 from gpuproof.verdict import Context, Judgement, Verdict, blocked, judge, judge_failure
 from tests.gpuproof.judging import TODAY, decided
 from workloads.contract import Fact, Measurement, Sample
 
 CHECKS = ("gpu_inventory", "cuda_runtime")
-PROFILE = load_profile(find_profile("simulated"), known_checks=CHECKS, today=TODAY)
+ASKS = subjects_asked(load_checks())
+PROFILE = load_profile(find_profile("simulated"), known_checks=ASKS, today=TODAY)
 NODES = ("gpu-01", "gpu-02", "gpu-03", "gpu-04")
 DRIVER = str(PROFILE.cluster.gpu_driver)
-CONTEXT = Context(PROFILE.cluster)
 ACCEPTED, REJECTED, UNDECIDED = DecisionOutcome.ACCEPTED, DecisionOutcome.REJECTED, DecisionOutcome.UNDECIDED
 
 
@@ -34,6 +36,7 @@ def inventory(node: str) -> Measurement:
         "pod_gpu_product": ["SIMULATED-GPU"] * 2,
         "gpu_driver": DRIVER,
         "pod_gpu_driver": [DRIVER] * 2,
+        "pod_gpu_uuid": [f"GPU-{node}-0", f"GPU-{node}-1"],
         "gpu_uuids_unique": True,
         "nvidia_smi_error": "none",
     }
@@ -72,7 +75,10 @@ def clean() -> Answers:
 
 
 def judged(check: str, subject: str, measurement: Measurement) -> Judgement:
-    return judge(check, subject, measurement, PROFILE.limits_for(check), CONTEXT)
+    """Judge one subject beside three sound nodes."""
+    limits = PROFILE.limits_for(check)
+    fleet = {**{node: [inventory(node)] for node in NODES}, subject: [measurement]}
+    return judge(check, subject, measurement, limits, Context(PROFILE.cluster, seen=seen_values(limits, fleet)))
 
 
 def outcome(answers: Answers) -> Decision:
@@ -119,6 +125,11 @@ INVENTORY: dict[str, tuple[Change, Verdict]] = {
     "another product by its label": (lambda m: with_fact(m, "gpu_product", "SIMULATED-GPU-SHARED"), Verdict.FAIL),
     "another driver in the pod": (lambda m: with_fact(m, "pod_gpu_driver", [DRIVER, "535.1"]), Verdict.FAIL),
     "one GPU listed twice": (lambda m: with_fact(m, "gpu_uuids_unique", False), Verdict.FAIL),
+    "one machine under two node names": (
+        lambda m: with_fact(m, "pod_gpu_uuid", inventory("gpu-01").facts["pod_gpu_uuid"]),
+        Verdict.FAIL,
+    ),
+    "a GPU without a UUID": (lambda m: with_fact(m, "pod_gpu_uuid", ["GPU-x"]), Verdict.ERROR),
     "nvidia-smi with a lone error line": (lambda m: with_fact(m, "nvidia_smi_error", "GPU is lost"), Verdict.FAIL),
     "no product label": (
         lambda m: replace(m, facts={k: v for k, v in m.facts.items() if k != "gpu_product"}),
@@ -143,6 +154,12 @@ RUNTIME: dict[str, tuple[Change, Verdict]] = {
     ),
     "one byte is wrong": (lambda m: with_value(m, "memory_wrong_bytes", 1, gpu=0), Verdict.FAIL),
     "no memory was tested": (lambda m: with_value(m, "memory_tested", 0, gpu=0), Verdict.FAIL),
+    "a GPU that does not exist stands for one": (
+        lambda m: replace(
+            m, samples=tuple(replace(s, at={**s.at, "gpu": "x"}) if s.at.get("gpu") == 1 else s for s in m.samples)
+        ),
+        Verdict.ERROR,
+    ),
     "one GPU is not in the record": (
         lambda m: replace(m, samples=tuple(s for s in m.samples if s.at.get("gpu") != 1)),
         Verdict.ERROR,

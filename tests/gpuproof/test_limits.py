@@ -7,6 +7,7 @@ import pytest
 
 from gpuproof.expectation import ClusterExpectation
 from gpuproof.limits import (
+    Asks,
     AtLeast,
     AtMost,
     Bound,
@@ -26,6 +27,7 @@ from gpuproof.limits import (
     Reference,
     Severity,
     Unbounded,
+    Unique,
     bound_text,
     limit_id,
     number,
@@ -48,6 +50,7 @@ YESTERDAY = TODAY - dt.timedelta(days=1)
         (MinFraction(0.75, Reference.RING_CEILING), "GB/s", ">= 0.75 x ring_ceiling"),
         (MaxFraction(1.5, Reference.FLEET_MEDIAN), "s", "<= 1.5 x fleet_median"),
         (Unbounded(), "MiB", "recorded, not judged"),
+        (Unique(), "", "reported once in the whole fleet"),
     ],
 )
 def test_a_bound_reads_as_a_sentence_part(bound: Bound, unit: str, text: str) -> None:
@@ -96,6 +99,35 @@ def test_an_id_names_check_metric_point_and_what_is_not_decisive() -> None:
 )
 def test_a_limit_speaks_about_its_subjects_only(per: Per, subjects: set[str]) -> None:
     assert {subject for subject in ("cluster", "gpu-01") if limit(per=per).applies_to(subject)} == subjects
+
+
+@pytest.mark.parametrize(
+    ("asks", "fitting"),
+    [
+        (Asks(cluster=True, nodes=True), set(Per)),
+        (Asks(cluster=True, nodes=False), {Per.SUBJECT, Per.CLUSTER}),
+        (Asks(cluster=False, nodes=True), {Per.SUBJECT, Per.NODE, Per.GPU}),
+        (Asks(cluster=False, nodes=False), set()),
+    ],
+)
+def test_a_limit_fits_whom_its_check_asks(asks: Asks, fitting: set[Per]) -> None:
+    assert {per for per in Per if asks.fits(per)} == fitting
+
+
+@pytest.mark.parametrize(
+    ("bound", "compares"),
+    [
+        (Unique(), True),
+        (MinFraction(0.9, Reference.FLEET_MEDIAN), True),
+        (MaxFraction(1.1, Reference.FLEET_MEDIAN), True),
+        (MinFraction(0.9, Reference.BASELINE), False),
+        (MaxFraction(1.1, Reference.RING_CEILING), False),
+        (AtLeast(1), False),
+        (Unbounded(), False),
+    ],
+)
+def test_some_limits_need_the_answers_of_all(bound: Bound, *, compares: bool) -> None:
+    assert limit(bound).compares_subjects is compares
 
 
 def test_only_severity_fail_is_decisive() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 
-from gpuproof.catalogue import load_checks
+import pytest
+
+from gpuproof.catalogue import load_checks, subjects_asked
 from gpuproof.decision import VerdictLine
 from gpuproof.expectation import CoverCanary, CoverShare, Scope, Waiver
 from gpuproof.inventory import gpus_in_use
@@ -15,7 +17,7 @@ from gpuproof.verdict import Verdict
 
 CHECKS = load_checks()
 TODAY = dt.date(2026, 11, 30)
-SIMULATED = load_profile(THRESHOLDS / "simulated.toml", known_checks=[c.name for c in CHECKS], today=TODAY)
+SIMULATED = load_profile(THRESHOLDS / "simulated.toml", known_checks=subjects_asked(CHECKS), today=TODAY)
 POOL = SIMULATED.scope.pool
 
 
@@ -60,8 +62,35 @@ def test_a_node_without_an_answer_is_not_covered_unless_waived() -> None:
     assert not judge_coverage(plan, SIMULATED, judged, today=TODAY).complete
     waiver = Waiver("cuda_runtime", "a", "owner", "reason", TODAY)
     waived = dataclasses.replace(SIMULATED, waivers=(waiver,))
-    assert judge_coverage(plan, waived, judged, today=TODAY).complete
+    covered = judge_coverage(plan, waived, judged, today=TODAY)
+    assert covered.complete
+    assert covered.text.endswith(", 1 of them only by waiver")
     assert not judge_coverage(plan, waived, judged, today=TODAY + dt.timedelta(1)).complete
+
+
+@pytest.mark.parametrize(
+    ("verdict", "only_by_waiver"), [(Verdict.FAIL, True), (Verdict.ERROR, True), (Verdict.PASS, False)]
+)
+def test_a_scope_says_which_nodes_a_waiver_alone_brought_in(verdict: Verdict, *, only_by_waiver: bool) -> None:
+    plan = make_plan(CHECKS, SIMULATED, list("abcd"))
+    judged = {(s.check, s.subject): VerdictLine(s.check, s.subject, Verdict.PASS) for s in plan.subjects}
+    for check in ("cuda_runtime", "gpu_inventory"):
+        judged[check, "a"] = VerdictLine(check, "a", verdict)
+    waivers = tuple(Waiver(check, "a", "owner", "reason", TODAY) for check in ("cuda_runtime", "gpu_inventory"))
+    got = judge_coverage(plan, dataclasses.replace(SIMULATED, waivers=waivers), judged, today=TODAY)
+    assert got.complete
+    assert ("1 of them only by waiver" in got.text) is only_by_waiver
+
+
+def test_a_waived_check_does_not_count_a_node_that_lacks_another() -> None:
+    plan = make_plan(CHECKS, SIMULATED, list("abcd"))
+    judged = {(s.check, s.subject): VerdictLine(s.check, s.subject, Verdict.PASS) for s in plan.subjects}
+    for check in ("cuda_runtime", "gpu_inventory"):
+        judged[check, "a"] = VerdictLine(check, "a", Verdict.ERROR)
+    waivers = (Waiver("cuda_runtime", "a", "owner", "reason", TODAY),)
+    got = judge_coverage(plan, dataclasses.replace(SIMULATED, waivers=waivers), judged, today=TODAY)
+    assert not got.complete
+    assert "waiver" not in got.text
 
 
 def test_a_narrowed_run_never_covers_its_scope() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from gpuproof.expectation import CheckState, CoverAll, CoverCanary, CoverShare, Deadlines, Rdma, Scope, State, Waiver
 from gpuproof.limits import (
+    Asks,
     AtLeast,
     AtMost,
     Contract,
@@ -24,12 +25,16 @@ from gpuproof.limits import (
     Reference,
     Severity,
     Unbounded,
+    Unique,
 )
 from gpuproof.profile import THRESHOLDS, ProfileError, find_profile, load_profile
 from tests.gpuproof.profiles import GOOD, HEAD, LIMIT, TODAY, WAIVER, WORDS, changed, load
 
 SHIPPED = ["simulated", "h100-sxm-8x-ib400"]
-SHIPPED_CHECKS = frozenset({"gpu_inventory", "cuda_runtime"})
+SHIPPED_CHECKS = {
+    "gpu_inventory": Asks(cluster=True, nodes=True),
+    "cuda_runtime": Asks(cluster=False, nodes=True),
+}
 DERIVED = 'provenance = { kind = "derived", formula = "by the test" }'
 
 
@@ -90,7 +95,12 @@ def test_every_kind_of_bound(tmp_path: Path, text: str, bound: object) -> None:
 
 @pytest.mark.parametrize(
     ("text", "bound"),
-    [("equals = true", Equals(True)), ("max = 5", AtMost(5)), ('one_of = ["a", "b"]', OneOf(("a", "b")))],
+    [
+        ("equals = true", Equals(True)),
+        ("max = 5", AtMost(5)),
+        ('one_of = ["a", "b"]', OneOf(("a", "b"))),
+        ("unique = true", Unique()),
+    ],
 )
 def test_a_fact_may_be_held_to_words(tmp_path: Path, text: str, bound: object) -> None:
     assert load(tmp_path, changed('expected   = "gpu_driver"', text)).limits[1].bound == bound
@@ -99,6 +109,20 @@ def test_a_fact_may_be_held_to_words(tmp_path: Path, text: str, bound: object) -
 def test_a_share_of_the_fleet_may_be_of_any_unit(tmp_path: Path) -> None:
     text = changed('"GB/s"', '"s"', changed("min        = 400", 'max_fraction = 1.1\nof = "fleet_median"'))
     assert load(tmp_path, text).limits[0].bound == MaxFraction(1.1, Reference.FLEET_MEDIAN)
+
+
+@pytest.mark.parametrize(("device", "simulated_only"), [("cpu", True), ("cuda", False)])
+def test_a_profile_that_computes_beside_the_gpus_is_for_the_simulated_cluster(
+    tmp_path: Path, device: str, *, simulated_only: bool
+) -> None:
+    got = load(tmp_path, changed('device        = "cpu"', f'device = "{device}"'))
+    assert got.needs_simulation is simulated_only
+
+
+@pytest.mark.parametrize("per", ["subject", "node", "gpu", "cluster"])
+def test_a_check_of_both_may_be_held_to_any_limit(tmp_path: Path, per: str) -> None:
+    text = changed('fact       = "driver"', f'fact = "driver"\nper = "{per}"')
+    assert load(tmp_path, text).limits[1].per == per
 
 
 def test_two_checks_may_hold_the_same_metric(tmp_path: Path) -> None:
@@ -324,6 +348,12 @@ class TestShipped:
         bound = n * 2**-24 / (1 - n * 2**-24)
         assert 0.9999 * bound < held.bound.value <= bound
         assert held.at == {"dtype": "float32", "n": n}
+
+    @pytest.mark.parametrize("name", SHIPPED)
+    def test_one_gpu_under_two_names_is_looked_for(self, name: str) -> None:
+        got = load_profile(find_profile(name), known_checks=SHIPPED_CHECKS, today=TODAY)
+        [held] = [limit for limit in got.limits_for("gpu_inventory") if limit.name == "pod_gpu_uuid"]
+        assert (held.bound, held.per, held.decisive) == (Unique(), Per.GPU, True)
 
     @pytest.mark.parametrize("name", SHIPPED)
     def test_all_memory_that_is_asked_for_must_be_tested(self, name: str) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuproof.limits import Asks
 from gpuproof.profile import ProfileError, load_profile
 from tests.gpuproof.profiles import GOOD, HEAD, KNOWN, LIMIT, TODAY, WAIVER, WORDS, changed, load, refused
 
@@ -163,6 +164,22 @@ CASES: dict[str, tuple[str, str, str]] = {
     "no severity": (limit_with('severity   = "fail"', ""), "limit[0].severity", "no default"),
     "unknown severity": (limit_with('"fail"', '"fial"'), "limit[0].severity", "'record_only'"),
     "unknown per": (limit_with('"gpu"', '"gpus"'), "limit[0].per", "'gpu'"),
+    "limit on the cluster of a check that asks nodes": (
+        limit_with('"gpu"', '"cluster"'),
+        "limit[0].per",
+        'per = "node" or "gpu", as speed asks every node (limit on speed busbw)\n  found:    the text "cluster"',
+    ),
+    "unique number": (bound("unique = true"), "limit[0].unique", "measured numbers may well be equal"),
+    "unique that is false": (
+        changed('expected   = "gpu_driver"', "unique = false"),
+        "limit[1].unique",
+        "found:    the truth value false",
+    ),
+    "unique beside another bound": (
+        changed('expected   = "gpu_driver"', 'expected = "gpu_driver"\nunique = true'),
+        "limit[1].unique",
+        "one bound",
+    ),
     "no provenance": (limit_with(f"provenance = {{ {DERIVED} }}", ""), "limit[0].provenance", "no default"),
     "unknown kind of provenance": (provenance('kind = "guess"'), "limit[0].provenance", "'measured'"),
     "provenance without kind": (provenance('formula = "x"'), "limit[0].provenance", "the key kind"),
@@ -457,6 +474,29 @@ def test_a_waiver_may_last_a_year_and_no_longer(tmp_path: Path) -> None:
     year = TODAY + dt.timedelta(days=366)
     assert load(tmp_path, waiver("2026-12-24", str(year))).waivers[0].expires == year
     refused(tmp_path, waiver("2026-12-24", str(year + dt.timedelta(days=1))))
+
+
+@pytest.mark.parametrize("per", ["node", "gpu"])
+def test_a_limit_on_nodes_of_a_check_that_asks_the_cluster_is_refused(tmp_path: Path, per: str) -> None:
+    path = tmp_path / "profile.toml"
+    path.write_text(changed('fact       = "driver"', f'fact = "driver"\nper = "{per}"'))
+    only_cluster = KNOWN | {"words": Asks(cluster=True, nodes=False)}
+    with pytest.raises(ProfileError, match='per = "cluster", as words asks the cluster as a whole') as caught:
+        load_profile(path, known_checks=only_cluster, today=TODAY)
+    assert caught.value.key == "limit[1].per"
+
+
+def test_a_check_that_asks_nobody_can_have_no_limit(tmp_path: Path) -> None:
+    path = tmp_path / "profile.toml"
+    path.write_text(GOOD)
+    with pytest.raises(ProfileError, match="nothing the check asks could be held to this limit"):
+        load_profile(path, known_checks=KNOWN | {"words": Asks(cluster=False, nodes=False)}, today=TODAY)
+
+
+def test_a_site_cannot_lift_a_limit_by_giving_it_to_a_subject_that_is_not_asked(tmp_path: Path) -> None:
+    site = 'schema = 1\nprofile = "site"\nextends = "base.toml"\n' + changed('"gpu"', '"cluster"', LIMIT)
+    got = refused(tmp_path, site, {"base": GOOD})
+    assert (got.file.name, got.key) == ("profile.toml", "limit[0].per")
 
 
 def test_an_expired_waiver_loads(tmp_path: Path) -> None:

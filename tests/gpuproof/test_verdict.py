@@ -1,6 +1,7 @@
 """What a measurement earns: every way to pass by accident gives FAIL, ERROR or NOT_RUN instead."""
 
 import math
+from collections.abc import Mapping
 
 import pytest
 
@@ -19,6 +20,7 @@ from gpuproof.limits import (
     Reference,
     Severity,
     Unbounded,
+    Unique,
 )
 from gpuproof.verdict import (
     BLOCKED,
@@ -30,7 +32,6 @@ from gpuproof.verdict import (
     Outcome,
     Verdict,
     blocked,
-    fleet_medians,
     judge,
     judge_failure,
 )
@@ -242,6 +243,16 @@ class TestGpus:
         assert got.verdict is Verdict.ERROR
         assert got.reasons[0].startswith("busbw at n=2 not measured: 1 samples for 1 GPUs")
 
+    @pytest.mark.parametrize("labels", [(0, "x"), (0, 0.5), ("0", "1"), (0, 1.0), (False, True), (1, 2), (-1, 0)])
+    def test_only_the_integers_from_0_on_are_gpus(self, labels: tuple[str | float | bool, ...]) -> None:
+        got = judged([self.PER_GPU()], measurement(*(sample(500, gpu=label) for label in labels)))
+        assert (got.verdict, got.reason_code) == (Verdict.ERROR, LIMIT_NOT_MEASURED)
+        said = f"the GPUs are labelled {labels[0]!r}, {labels[1]!r}, expected the integers from 0 to 1"
+        assert said in got.reasons[0]
+
+    def test_the_order_of_the_gpus_does_not_matter(self) -> None:
+        assert verdict([self.PER_GPU()], measurement(sample(500, gpu=1), sample(500, gpu=0))) is Verdict.PASS
+
     def test_samples_of_single_gpus_do_not_answer_a_limit_on_the_node(self) -> None:
         for found in (measurement(sample(500, gpu=0)), measurement(sample(500), sample(500, gpu=0))):
             got = judged([limit(per=Per.NODE)], found)
@@ -328,6 +339,55 @@ class TestFacts:
             for value in ("x", 2, 2.5, True)
         ]
         assert observed == ["x", 2.0, 2.5, "true"]
+
+
+class TestUnique:
+    HELD = limit(Unique(), fact="uuid", per=Per.GPU)
+    MINE = measurement(facts={"uuid": ["a", "b"]})
+
+    def held(self, seen: Mapping[str, tuple[str, ...]], found: Measurement = MINE) -> Judgement:
+        return judge(CHECK, NODE, found, [self.HELD], context(seen={self.HELD.id: seen}))
+
+    def test_values_that_nobody_else_has_meet_it(self) -> None:
+        got = self.held({"a": (NODE,), "b": (NODE,), "c": ("gpu-02",)})
+        assert got.verdict is Verdict.PASS
+        assert got.findings[0].text == "uuid at gpu=0 is a, meets reported once in the whole fleet"
+
+    def test_a_value_that_another_has_too_fails_and_names_who(self) -> None:
+        got = self.held({"a": (NODE,), "b": ("gpu-02", NODE, "gpu-02", "gpu-03")})
+        assert (got.verdict, got.reason_code) == (Verdict.FAIL, LIMIT_MISSED)
+        assert got.reasons == (
+            "uuid at gpu=1 is b, expected reported once in the whole fleet, it is also on gpu-02, gpu-03",
+        )
+
+    @pytest.mark.parametrize(("count", "last"), [(3, "n1, n2, n3"), (4, "n1, n2, n3 and 1 more")])
+    def test_many_others_are_counted(self, count: int, last: str) -> None:
+        others = tuple(f"n{number}" for number in range(1, count + 1))
+        assert self.held({"a": (NODE, *others), "b": (NODE,)}).reasons[0].endswith(f"it is also on {last}")
+
+    def test_a_value_that_the_subject_has_twice_fails(self) -> None:
+        got = self.held({"a": (NODE, NODE)}, measurement(facts={"uuid": ["a", "a"]}))
+        assert got.verdict is Verdict.FAIL
+        assert got.reasons[0].endswith(f"it is 2 times on {NODE}")
+        both = self.held({"a": (NODE, NODE, "gpu-02")}, measurement(facts={"uuid": ["a", "a"]}))
+        assert both.reasons[0].endswith(f"it is 2 times on {NODE} and also on gpu-02")
+
+    @pytest.mark.parametrize("seen", [{}, {"a": ("gpu-02",), "b": ("gpu-02",)}])
+    def test_what_was_compared_with_nothing_is_not_measured(self, seen: Mapping[str, tuple[str, ...]]) -> None:
+        got = self.held(seen)
+        assert (got.verdict, got.reason_code) == (Verdict.ERROR, LIMIT_NOT_MEASURED)
+        assert got.reasons[0].startswith("uuid at gpu=0 not measured: what the whole fleet reported is not known")
+        assert judged([self.HELD], self.MINE).verdict is Verdict.ERROR
+
+    def test_one_value_of_the_whole_subject_may_be_held_too(self) -> None:
+        held = limit(Unique(), fact="serial")
+        there = context(seen={held.id: {"7": (NODE,)}})
+        assert judge(CHECK, NODE, measurement(facts={"serial": 7}), [held], there).verdict is Verdict.PASS
+
+    def test_a_metric_is_never_unique(self) -> None:
+        got = judged([limit(Unique())], measurement(sample(500)))
+        assert got.verdict is Verdict.ERROR
+        assert "only a fact can be unique" in got.reasons[0]
 
 
 class TestSeverity:
@@ -423,27 +483,3 @@ class TestFailures:
         got = blocked("gpu_inventory", Verdict.FAIL)
         assert (got.verdict, got.reason_code) == (Verdict.NOT_RUN, BLOCKED)
         assert got.reasons == ("not run: it needs gpu_inventory, which is FAIL here",)
-
-
-class TestFleetMedians:
-    RELATIVE = limit(MinFraction(0.9, Reference.FLEET_MEDIAN))
-
-    def test_only_limits_relative_to_the_fleet_have_one(self) -> None:
-        others = [limit(), limit(MinFraction(0.9, Reference.BASELINE)), limit(MinFraction(0.9, Reference.RING_CEILING))]
-        assert fleet_medians(others, [measurement(sample(1))]) == {}
-
-    def test_it_is_the_median_of_all_nodes_at_the_point(self) -> None:
-        fleet = [measurement(sample(value, n=1), sample(7, metric="algbw")) for value in (1, 100, 90)]
-        assert fleet_medians([self.RELATIVE], fleet) == {self.RELATIVE.id: 90}
-
-    def test_upper_limits_have_one_too(self) -> None:
-        upper = limit(MaxFraction(1.1, Reference.FLEET_MEDIAN))
-        assert fleet_medians([upper], [measurement(sample(4))]) == {upper.id: 4}
-
-    def test_what_is_not_finite_or_in_another_unit_is_left_out(self) -> None:
-        fleet = [measurement(sample(value)) for value in (math.nan, math.inf, 3)]
-        fleet.append(measurement(sample(1000, unit="Gb/s")))
-        assert fleet_medians([self.RELATIVE], fleet) == {self.RELATIVE.id: 3}
-
-    def test_no_sample_gives_no_median(self) -> None:
-        assert fleet_medians([self.RELATIVE], [measurement(), measurement(sample(math.nan))]) == {}

@@ -32,7 +32,8 @@ TESTS = ROOT / "tests" / "gpuproof"
 PROFILES = ("test_profile_refusals.py", "test_profile.py")
 TESTS_OF: dict[str, tuple[str, ...]] = {
     "verdict": ("test_verdict.py",),
-    "finding": ("test_verdict.py",),
+    "finding": ("test_verdict.py", "test_fleet.py"),
+    "fleet": ("test_fleet.py",),
     "decision": ("test_decision.py",),
     "limits": ("test_limits.py", "test_verdict.py"),
     "expectation": ("test_limits.py", "test_decision.py", "test_verdict.py"),
@@ -44,7 +45,7 @@ TESTS_OF: dict[str, tuple[str, ...]] = {
 """The modules that are mutated, and the tests that must notice. What only words a refusal is left out."""
 
 IMPORTED_IN_ORDER = (
-    *("failure", "expectation", "limits", "finding", "verdict", "decision"),
+    *("failure", "expectation", "limits", "finding", "fleet", "verdict", "decision"),
     *("profile_error", "profile_model", "profile_explain", "profile_limits", "profile_merge", "profile"),
 )
 """Every module here imports only modules before it, so that a mutant keeps those and loads the others anew."""

@@ -1,5 +1,7 @@
 """What a record becomes, whole or torn; the decision shown is never better than what was recorded."""
 
+from collections.abc import Callable
+
 import pytest
 
 from gpuproof.report import RunView
@@ -47,6 +49,52 @@ def test_no_prefix_of_any_run_is_ever_accepted(short: tuple[str, ...]) -> None:
         assert view.decision.exit_code == 3
         assert not view.decision.recorded
         assert "The run did not finish" in view.decision.reasons[0]
+
+
+def test_no_record_with_a_line_missing_is_accepted() -> None:
+    whole = synthetic.run(4)
+
+    for place in range(len(whole)):
+        view = RunView.from_record(whole[:place] + whole[place + 1 :])
+        assert (view.decision.outcome, view.decision.recorded) == ("UNDECIDED", False), whole[place]
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        (lambda lines: [*lines[:4], *lines[5:]], "number 5 is missing"),
+        (lambda lines: lines[1:], "number 1 is missing"),
+        (lambda lines: [*lines[:4], *lines[7:]], "numbers 5 to 7 are missing"),
+        (lambda lines: [*lines[:5], lines[4], *lines[5:]], "line 6 is out of order"),
+        (lambda lines: [lines[1], lines[0], *lines[2:]], "number 1 is missing; line 2 is out of order"),
+        (lambda lines: [{**lines[0], "seq": None}, *lines[1:]], "line 1 is out of order; number 1 is missing"),
+        (lambda lines: lines[:-1], "its last line, the end of the run, is missing"),
+    ],
+)
+def test_what_is_missing_is_named(kept: Callable[[Lines], Lines], said: str) -> None:
+    decision = RunView.from_record(kept(synthetic.run(4))).decision
+
+    assert (decision.outcome, decision.exit_code) == ("UNDECIDED", 3)
+    assert decision.reasons[0].startswith(f"The record says ACCEPTED, and it is not whole: {said}")
+
+
+def test_many_holes_are_counted() -> None:
+    lines = synthetic.run(4)
+    holed = [line for line in lines if line["seq"] % 2 or line["event"] in ("decision", "run_finished")]
+
+    reason = RunView.from_record(holed).decision.reasons[0]
+
+    assert reason.count(" is missing;") == 5
+    assert reason.endswith(" more.")
+
+
+def test_rejected_with_lines_missing_is_not_shown_as_decided() -> None:
+    lines = synthetic.run(4, short=["gpu-1"])
+
+    decision = RunView.from_record([*lines[:5], *lines[6:]]).decision
+
+    assert decision.outcome == "UNDECIDED"
+    assert decision.reasons[0] == "The record says REJECTED, and it is not whole: number 6 is missing."
 
 
 def test_killed_run_shows_what_was_planned_and_not_reached() -> None:

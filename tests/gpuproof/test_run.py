@@ -1,0 +1,177 @@
+"""A run between its questions and its verdicts; only the pods are played, by what each node would have measured."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from gpuproof.catalogue import Check, TestCase
+from gpuproof.cluster.port import Cluster
+from gpuproof.decision import VerdictLine
+from gpuproof.expectation import CheckState, State
+from gpuproof.jobs import OnResult, SweepRequest, Visited
+from gpuproof.limits import Limit, MinFraction, Reference, Unique
+from gpuproof.plan import make_plan
+from gpuproof.profile import Profile
+from gpuproof.record import Recorder
+from gpuproof.run import Run, Setting
+from gpuproof.suite import NodeSubject
+from gpuproof.verdict import Judgement, Verdict
+from gpuproof.visits import Timings
+from tests.gpuproof.judging import limit, measurement, sample
+from tests.gpuproof.profiles import GOOD, load
+from workloads.contract import Measurement
+
+NODES = ("n1", "n2", "n3", "n4")
+UNIQUE = limit(Unique(), fact="uuid", check="words")
+
+
+def check(name: str, *requires: str) -> Check:
+    return Check(name, Path(f"test_{name}.py"), "Why?", requires, (TestCase("test_it", "", ("node",), (name,)),))
+
+
+class Rehearsed(Run):
+    """A run whose pods answer from a table, one after another."""
+
+    answers: Mapping[str, Measurement] = {}
+    swept: tuple[str, ...] = ()
+
+    def _sweep(self, request: SweepRequest, on_result: OnResult, stop: threading.Event) -> None:
+        self.swept += request.candidates
+        for node in request.candidates:
+            on_result(Visited(node, "pod", 0, self.answers[node], Timings(1, 2, 3)))
+            stop.wait(0.02)  # whoever does not wait for all of them judges too early
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Profile:
+    return load(tmp_path, GOOD)
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Iterator[Recorder]:
+    with Recorder(tmp_path / "record.jsonl") as opened:
+        yield opened
+
+
+def prepared(profile: Profile, recorder: Recorder, *checks: Check) -> Rehearsed:
+    """A run that has planned its nodes; the cluster is never talked to."""
+    run = Rehearsed(Setting("run", profile, checks, (), simulated=True), cast(Cluster, None), recorder)
+    run.plan = make_plan(checks, profile, NODES)
+    run.asked = {(item.name, node) for item in checks for node in NODES}
+    return run
+
+
+def states(profile: Profile, **states: State) -> Profile:
+    return replace(profile, checks={name: CheckState(state, "why") for name, state in states.items()})
+
+
+def judged(run: Rehearsed, node: str) -> Judgement:
+    answer = run.ask("words", "words", NodeSubject(node))
+    return run.judge("words", node, [answer], time.monotonic())
+
+
+class TestPrerequisites:
+    CHAIN = (check("a"), check("b", "a"), check("c", "b"))
+    REQUIRED, RECORDED, NOT_APPLICABLE = State.REQUIRED, State.RECORDED, State.NOT_APPLICABLE
+
+    def chain(self, profile: Profile, recorder: Recorder, a: State, b: State) -> Rehearsed:
+        return prepared(states(profile, a=a, b=b, c=State.REQUIRED), recorder, *self.CHAIN)
+
+    @pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict is not Verdict.PASS])
+    def test_a_required_one_that_did_not_pass_blocks(
+        self, profile: Profile, recorder: Recorder, verdict: Verdict
+    ) -> None:
+        run = self.chain(profile, recorder, self.REQUIRED, self.REQUIRED)
+        run.settle("b", "n1", Judgement(verdict))
+        got = run.settled("c", "n1")
+        assert got is not None
+        assert (got.verdict, got.reasons) == (Verdict.NOT_RUN, (f"not run: it needs b, which is {verdict} here",))
+        assert run.settled("c", "n2") is None
+
+    @pytest.mark.parametrize(
+        ("state", "verdict"), [(RECORDED, Verdict.RECORDED), (NOT_APPLICABLE, Verdict.NOT_APPLICABLE)]
+    )
+    def test_one_that_the_profile_does_not_require_does_not(
+        self, profile: Profile, recorder: Recorder, state: State, verdict: Verdict
+    ) -> None:
+        run = self.chain(profile, recorder, self.REQUIRED, state)
+        run.settle("a", "n1", Judgement(Verdict.PASS))
+        run.settle("b", "n1", Judgement(verdict))
+        assert run.settled("c", "n1") is None
+
+    @pytest.mark.parametrize("state", [RECORDED, NOT_APPLICABLE])
+    def test_what_that_one_needs_still_does(self, profile: Profile, recorder: Recorder, state: State) -> None:
+        run = self.chain(profile, recorder, self.REQUIRED, state)
+        run.settle("a", "n1", Judgement(Verdict.FAIL))
+        run.settle("c", "n1", run.settled("c", "n1") or Judgement(Verdict.PASS))
+        assert (run.judged["c", "n1"].verdict, run.judged["c", "n1"].blocked_by) == (Verdict.NOT_RUN, "a")
+
+
+def held_to(profile: Profile, *limits: Limit) -> Profile:
+    return states(replace(profile, limits=limits), words=State.REQUIRED)
+
+
+class TestFleet:
+    @staticmethod
+    def uuids(**values: str) -> dict[str, Measurement]:
+        return {node: measurement(sample(500), facts={"uuid": value}, node=node) for node, value in values.items()}
+
+    def test_one_machine_under_two_names_fails_under_both(self, profile: Profile, recorder: Recorder) -> None:
+        run = prepared(held_to(profile, UNIQUE), recorder, check("words"))
+        run.answers = self.uuids(n1="a", n2="b", n3="a", n4="d")
+        got = {node: judged(run, node) for node in NODES}
+        assert [got[node].verdict for node in NODES] == [Verdict.FAIL, Verdict.PASS, Verdict.FAIL, Verdict.PASS]
+        assert got["n1"].reasons[0].endswith("also on n3")
+        assert got["n3"].reasons[0].endswith("also on n1")
+
+    def test_nobody_is_compared_before_all_have_answered(self, profile: Profile, recorder: Recorder) -> None:
+        for held, verdict in (
+            (UNIQUE, Verdict.FAIL),
+            (limit(MinFraction(0.9, Reference.FLEET_MEDIAN), check="words"), Verdict.PASS),
+        ):
+            run = prepared(held_to(profile, held), recorder, check("words"))
+            run.answers = self.uuids(n1="a", n2="b", n3="c", n4="a")
+            assert judged(run, "n1").verdict is verdict
+            assert run.swept == NODES
+
+    def resumed(self, profile: Profile, recorder: Recorder, *limits: Limit) -> Rehearsed:
+        """`n1` to `n3` passed before; `n4` is asked now."""
+        earlier = self.uuids(n1="a", n2="b", n3="c")
+        held = frozenset(item.id for item in limits)
+        run = prepared(held_to(profile, *limits), recorder, check("words"))
+        run._taken_over = {("words", n): VerdictLine("words", n, Verdict.PASS, held=held) for n in earlier}
+        measured = {("words", n): (found,) for n, found in earlier.items()}
+        run._measured_earlier = measured | {("words", "n4"): (measurement(),)}
+        return run
+
+    @pytest.mark.parametrize(("value", "verdict"), [("b", Verdict.FAIL), ("d", Verdict.PASS)])
+    def test_a_resumed_run_compares_with_what_was_settled(
+        self, profile: Profile, recorder: Recorder, value: str, verdict: Verdict
+    ) -> None:
+        run = self.resumed(profile, recorder, UNIQUE)
+        run.answers = self.uuids(n4=value)
+        assert judged(run, "n4").verdict is verdict
+        assert run.swept == ("n4",)
+
+    @pytest.mark.parametrize(("value", "verdict"), [(449, Verdict.FAIL), (450, Verdict.PASS)])
+    def test_a_resumed_run_has_the_fleet_it_had(
+        self, profile: Profile, recorder: Recorder, value: float, verdict: Verdict
+    ) -> None:
+        relative = limit(MinFraction(0.9, Reference.FLEET_MEDIAN), check="words")
+        run = self.resumed(profile, recorder, relative)
+        run.answers = {"n4": measurement(sample(value), node="n4")}
+        assert judged(run, "n4").verdict is verdict
+
+    def test_a_settled_verdict_remembers_what_it_was_held_to(self, profile: Profile, recorder: Recorder) -> None:
+        run = self.resumed(profile, recorder, UNIQUE)
+        again = run.settled("words", "n1")
+        assert again is not None
+        run.settle("words", "n1", again)
+        assert run.judged["words", "n1"].held == {UNIQUE.id}
