@@ -10,7 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-ACCEPTANCE = Path(__file__).resolve().parent.parent / "acceptance"
+_ROOT = Path(__file__).resolve().parent.parent
+ACCEPTANCE = _ROOT / "acceptance"
+WORKLOADS = _ROOT / "workloads"
 
 
 class CatalogueError(ValueError):
@@ -82,7 +84,10 @@ def load_checks(folders: Iterable[Path] = (ACCEPTANCE,)) -> tuple[Check, ...]:
 
 
 def _read(file: Path) -> Check:
-    tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+    except (OSError, SyntaxError, UnicodeDecodeError, ValueError) as error:
+        raise CatalogueError(f"{file}: not readable as Python: {error}") from error
     doc = ast.get_docstring(tree)
     if not doc:
         raise CatalogueError(f"{file}: no module docstring; it is the check's question and the report prints it")
@@ -101,6 +106,19 @@ def _workloads(function: ast.FunctionDef) -> tuple[str, ...]:
     calls = [call for call in ast.walk(function) if isinstance(call, ast.Call) and call.args]
     names = [call.args[0] for call in calls if ast.unparse(call.func) == "run_workload"]
     return tuple(str(name.value) for name in names if isinstance(name, ast.Constant))
+
+
+def parameters_of(workload: str, folders: Iterable[Path] = (WORKLOADS,)) -> tuple[str, ...] | None:
+    """The parameters a program says it takes (its `PARAMETERS`); None where no folder has it."""
+    for folder in folders:
+        file = folder / f"{workload}.py"
+        if not file.is_file():
+            continue
+        for item in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(item, ast.Assign) and _assigns(item, "PARAMETERS"):
+                return tuple(str(name) for name in ast.literal_eval(item.value))
+        return ()
+    return None
 
 
 def _mark(file: Path, tree: ast.Module) -> tuple[str, tuple[str, ...]]:

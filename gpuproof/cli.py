@@ -87,6 +87,7 @@ def run(
     """Run the suite, judge every number against the profile, decide, and write the reports."""
     from gpuproof.session import run_suite  # noqa: PLC0415
 
+    _simulated(cluster)
     arguments = ["--profile", str(profile), "--sim-topology", sim_topology]
     arguments += _flag("--cluster", cluster) + _flag("--context", context) + _flag("--kubeconfig", kubeconfig)
     arguments += ["--in-cluster"] if in_cluster else []
@@ -250,5 +251,14 @@ def _complain(text: str) -> None:
 
 
 def main() -> None:
-    """The `gpuproof` command."""
-    app()
+    """The `gpuproof` command. A defect of its own ends as UNDECIDED: Python's exit code 1 would read as REJECTED."""
+    try:
+        app()
+    except Exception:  # noqa: BLE001 - the outermost boundary: whatever it was, nothing was decided
+        import traceback  # noqa: PLC0415
+
+        traceback.print_exc()
+        _complain(
+            "this is a defect of gpuproof; nothing was decided (the record, if there is one, keeps what is known)"
+        )
+        sys.exit(UNDECIDED)

@@ -84,6 +84,7 @@ def node(item: Node, *, in_scope: bool) -> dict[str, Any]:
     """A node as the inventory line lists it."""
     return {
         "name": item.name,
+        "uid": item.uid,
         "in_scope": in_scope,
         "ready": item.ready,
         "schedulable": item.schedulable,

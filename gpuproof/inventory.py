@@ -42,6 +42,8 @@ class Node:
     driver: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    uid: str = ""
+    """Who it is: a node that was deleted and made anew under its name has another one."""
     problem: str = ""
     """What hinders work here, in plain words (not ready and why, cordoned, an unreadable count); empty if nothing."""
 
@@ -88,6 +90,7 @@ def read_node(obj: raw.Raw, *, gpu_resource: str) -> Node:
             problems.append(f"status.{kind}.{gpu_resource}: {problem}")
     return Node(
         name=raw.text(obj, "metadata", "name"),
+        uid=raw.text(obj, "metadata", "uid"),
         ready=raw.text(ready, "status") == "True",
         schedulable=schedulable,
         gpu_capacity=counts["capacity"],

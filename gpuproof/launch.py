@@ -6,19 +6,20 @@ It must not know pytest or a terminal; every complaint is a `LaunchError` in pla
 from __future__ import annotations
 
 import contextlib
+import difflib
 import secrets
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from rich.console import Console
 
 from gpuproof import simulation
-from gpuproof.catalogue import ACCEPTANCE, CatalogueError, Check, load_checks
+from gpuproof.catalogue import ACCEPTANCE, CatalogueError, Check, load_checks, parameters_of
 from gpuproof.cluster.kube import connect
 from gpuproof.cluster.port import Cluster, ClusterError
 from gpuproof.decision import Decision, DecisionOutcome, exit_code
@@ -28,11 +29,11 @@ from gpuproof.record import Recorder, RecordError, read_record
 from gpuproof.report import ReportPaths, RunView, write_reports
 from gpuproof.report.terminal import print_summary
 from gpuproof.report.view import SubjectView
-from gpuproof.resume import earlier_verdicts
-from gpuproof.run import CLEANUP_WITHIN_S, Run, Setting, today
+from gpuproof.resume import ResumeError, read_earlier
+from gpuproof.run import CLEANUP_WITHIN_S, Run, Setting, WrongClusterError, today
+from gpuproof.run_folder import RECORD, FolderError, LinesBySubject, disown, lines_so_far, own
 from gpuproof.run_namespace import delete_namespace, leftovers
 
-RECORD = "record.jsonl"
 Listener = Callable[[Mapping[str, Any]], None]
 
 
@@ -65,25 +66,6 @@ class Options:
     """Called with every line of the record as it is written."""
 
 
-class LinesBySubject:
-    """The record's lines in memory: what concerns the run, and what concerns each check on each subject."""
-
-    def __init__(self) -> None:
-        self._general: list[Mapping[str, Any]] = []
-        self._about: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-
-    def take(self, line: Mapping[str, Any]) -> None:
-        """Sort one line in."""
-        if "subject" in line and "check" in line:
-            self._about.setdefault((line["check"], line["subject"]), []).append(line)
-        elif line["event"] == "run_started":
-            self._general.append(line)
-
-    def about(self, check: str, subject: str) -> list[Mapping[str, Any]]:
-        """The lines of one check on one subject, with the run's own."""
-        return [*self._general, *self._about.get((check, subject), [])]
-
-
 @dataclass
 class Launched:
     """A run, the cluster it talks to, and what has to be closed after it."""
@@ -94,6 +76,7 @@ class Launched:
     simulated: simulation.Simulation | None
     directory: Path
     lines: LinesBySubject
+    lock: BinaryIO
     reports: ReportPaths | None = None
     signal_name: str | None = None
     _restore: Callable[[], None] = field(default=lambda: None)
@@ -114,10 +97,15 @@ class Launched:
             with _undisturbed():
                 decision = self.run.close((self.signal_name or "SIGINT") if interrupted else None)
                 self.recorder.close()
-                self.reports = write_reports(self.view(), self.directory)
+                try:
+                    self.reports = write_reports(self.view(), self.directory)
+                except OSError as error:
+                    # The decision stands in the record; `gpuproof report` can render it elsewhere.
+                    print(f"gpuproof: no report was written: {error}", file=sys.stderr)  # noqa: T201
                 return decision
         finally:
             self._restore()
+            self.lock.close()
             release(self.cluster, self.simulated)
 
 
@@ -125,18 +113,16 @@ def launch(options: Options) -> Launched:
     """Load, connect, look, plan; raises `LaunchError` and leaves nothing behind then."""
     checks, profile = read(options)
     directory = (options.resume or options.out).resolve()
-    earlier = {}
-    if options.resume is not None:
-        earlier = _earlier(directory, profile)
-    elif (directory / RECORD).exists():
-        raise LaunchError(f"{directory} already holds a run; choose another --out, or continue it with --resume")
-    cluster, simulated = reach(options)
-    try:
-        recorder = Recorder(directory / RECORD)
-        lines = LinesBySubject()
-        recorder.listen(lines.take)
-        if options.listener is not None:
-            recorder.listen(options.listener)
+    resumed = options.resume is not None
+    with contextlib.ExitStack() as undo:
+        try:
+            lock = own(directory, resumed=resumed)
+            undo.callback(disown, directory, lock, resumed=resumed)
+            so_far = lines_so_far(directory) if resumed else None
+        except FolderError as error:
+            raise LaunchError(str(error)) from error
+        cluster, simulated = reach(options)
+        undo.callback(release, cluster, simulated)
         setting = Setting(
             run_id=options.run_id,
             profile=profile,
@@ -144,32 +130,53 @@ def launch(options: Options) -> Launched:
             argv=options.argv,
             simulated=simulated is not None,
             narrowed=options.narrowed,
-            earlier=earlier,
         )
+        recorder = Recorder(directory / RECORD)
+        undo.callback(recorder.close)
         run = Run(setting, cluster, recorder)
-        if options.resume is not None:
-            recorder.append("resumed", by=list(options.argv))
-        run.open()
-        _refuse_unknown_nodes(options.nodes, run)
-    except LaunchError:
-        recorder.close()
-        if options.resume is None:
-            (directory / RECORD).unlink()
-        release(cluster, simulated)
-        raise
-    except ClusterError as error:
-        release(cluster, simulated)
-        raise LaunchError(f"{cluster.name}: {error.message}") from error
-    except BaseException:
-        release(cluster, simulated)
-        raise
-    launched = Launched(run, recorder, cluster, simulated, directory, lines)
-    launched._restore = _interrupt_on_sigterm(launched)  # noqa: SLF001 - its own factory
+        lines = _look_and_begin(run, recorder, options, so_far)
+        undo.pop_all()
+    launched = Launched(run, recorder, cluster, simulated, directory, lines, lock)
+    launched._restore = _interrupt_on_signals(launched)  # noqa: SLF001 - its own factory
     return launched
 
 
+def _look_and_begin(
+    run: Run, recorder: Recorder, options: Options, so_far: Sequence[Mapping[str, Any]] | None
+) -> LinesBySubject:
+    lines = LinesBySubject()
+    try:
+        here = run.look()
+        earlier = None if so_far is None else read_earlier(so_far, datetime.now(UTC), here)
+        recorder.listen(lines.take)
+        if options.listener is not None:
+            recorder.listen(_patient(options.listener))
+        if earlier is not None:
+            recorder.append("resumed", by=list(options.argv))
+        _refuse_unknown_nodes(options.nodes, run)
+        run.begin(earlier)
+    except ClusterError as error:
+        raise LaunchError(f"{run.cluster.name}: {error.message}") from error
+    except WrongClusterError as error:
+        raise LaunchError(str(error)) from error
+    except ResumeError as error:
+        raise LaunchError(f"--resume {options.resume}: {error}") from error
+    return lines
+
+
+def _patient(listener: Listener) -> Listener:
+    """A terminal that went away (a closed pipe) must not end the run that it was showing."""
+
+    def take(line: Mapping[str, Any]) -> None:
+        # rich leaves the process when its pipe is closed; the record and the decision are worth more than the view.
+        with contextlib.suppress(OSError, SystemExit):
+            listener(line)
+
+    return take
+
+
 def _refuse_unknown_nodes(names: tuple[str, ...], run: Run) -> None:
-    known = [node.name for node in run.plan.nodes]
+    known = run.node_names
     for name in names:
         if name not in known:
             some = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
@@ -186,9 +193,31 @@ def read(options: Options) -> tuple[tuple[Check, ...], Profile]:
     for name in options.only:
         if name not in profile.checks:
             raise LaunchError(f"--only {name}: no such check; there are {', '.join(sorted(profile.checks))}")
+    _refuse_unknown_parameters(checks, profile)
     if options.image is not None:
         profile = replace(profile, pod={**profile.pod, "image": options.image})
     return checks, profile
+
+
+def _refuse_unknown_parameters(checks: Sequence[Check], profile: Profile) -> None:
+    for check in checks:
+        known: set[str] = {"device"}
+        for workload in check.workloads:
+            taken = parameters_of(workload)
+            if taken is None:
+                raise LaunchError(
+                    f"{check.file}: runs the workload {workload!r}, and there is no workloads/{workload}.py"
+                )
+            known |= set(taken)
+        for name in profile.workloads.get(check.name, {}):
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                raise LaunchError(
+                    f"{profile.path}: [workload.{check.name}] {name}\n"
+                    f"  expected: one of {', '.join(sorted(known))}\n"
+                    f"  found:    {name}\n"
+                    f"  next:     {f'write {near[0]}' if near else 'delete it'}: no program of the check takes it"
+                )
 
 
 def reach(options: Options) -> tuple[Cluster, simulation.Simulation | None]:
@@ -262,37 +291,25 @@ def release(cluster: Cluster, simulated: simulation.Simulation | None) -> None:
             simulated.stop()
 
 
-def _earlier(directory: Path, profile: Profile) -> Any:
-    try:
-        lines = read_record(directory / RECORD)
-    except FileNotFoundError as error:
-        raise LaunchError(f"--resume {directory}: there is no {RECORD} in it") from error
-    except RecordError as error:
-        raise LaunchError(str(error)) from error
-    try:
-        return earlier_verdicts(lines, profile.sha256)
-    except ValueError as error:
-        raise LaunchError(f"--resume {directory}: {error}") from error
-
-
 def new_run_id() -> str:
     """A name for a run: the second it began (UTC) and four random digits; fit for a namespace."""
     return datetime.now(UTC).strftime("%Y%m%d-%H%M%S-") + secrets.token_hex(2)
 
 
-def _interrupt_on_sigterm(launched: Launched) -> Callable[[], None]:
-    """SIGTERM ends a run as Ctrl-C does, and the report names which of the two it was."""
+def _interrupt_on_signals(launched: Launched) -> Callable[[], None]:
+    """SIGTERM and a lost terminal end a run as Ctrl-C does, and the report names which of them it was."""
 
     def interrupt(number: int, _frame: object) -> None:
         launched.signal_name = signal.Signals(number).name
         raise KeyboardInterrupt
 
-    previous = signal.signal(signal.SIGTERM, interrupt)
-    return lambda: _reset(previous)
+    previous = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
 
+    def restore() -> None:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
-def _reset(previous: Any) -> None:
-    signal.signal(signal.SIGTERM, previous)
+    return restore
 
 
 @contextlib.contextmanager
@@ -302,7 +319,7 @@ def _undisturbed() -> Iterator[None]:
     def explain(_number: int, _frame: object) -> None:
         print("gpuproof: removing the run's namespace, this ends by itself (kill -9 leaves it behind)", file=sys.stderr)  # noqa: T201 - a signal handler has no other voice
 
-    previous = {number: signal.signal(number, explain) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, explain) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:

@@ -14,7 +14,7 @@ WORKLOAD = "inventory"
 """The name under which the API's own answers are recorded; no program of that name runs in a pod."""
 
 
-def observe_cluster(nodes: Sequence[Node], run_id: str) -> Measurement:
+def observe_cluster(pool_size: int, run_id: str) -> Measurement:
     """How many nodes the profile's pool has. Unit: count."""
     return Measurement(
         workload=WORKLOAD,
@@ -22,8 +22,8 @@ def observe_cluster(nodes: Sequence[Node], run_id: str) -> Measurement:
         node="",
         pod="",
         world_size=1,
-        hosts=len(nodes),
-        samples=(Sample("nodes", float(len(nodes)), "count"),),
+        hosts=pool_size,
+        samples=(Sample("nodes", float(pool_size), "count"),),
     )
 
 

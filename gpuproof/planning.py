@@ -96,7 +96,7 @@ def _checks() -> tuple[Check, ...]:
 
 
 def _cost_table(checks: Sequence[Check], profile: Profile, plan: Plan) -> Table:
-    table = Table("check", "state", "subjects", "pods", "GPU-minutes at most", "question", title="what would run")
+    table = _table("what would run", "check", "state", "subjects", "pods", "GPU-minutes at most")
     longest_s = profile.deadlines.starting_s + profile.deadlines.running_s
     for check in checks:
         subjects = sum(subject.check == check.name for subject in plan.subjects)
@@ -104,12 +104,20 @@ def _cost_table(checks: Sequence[Check], profile: Profile, plan: Plan) -> Table:
         pods = len(check.workloads) * sum(not node.missing for node in plan.nodes) if runs else 0
         minutes = pods * profile.cluster.gpus_per_node * longest_s / SECONDS_A_MINUTE
         state = str(profile.checks[check.name].state)
-        table.add_row(check.name, state, str(subjects), str(pods), f"{minutes:.0f}", check.question)
+        table.add_row(check.name, state, str(subjects), str(pods), f"{minutes:.0f}")
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    """A table whose words are folded and never cut: they are what one types into a profile."""
+    table = Table(title=title)
+    for name in columns:
+        table.add_column(name, overflow="fold")
     return table
 
 
 def _limit_table(check: Check, profile: Profile) -> Table:
-    table = Table("what", "at", "must be", "severity", "provenance", title=check.name)
+    table = _table(check.name, "what", "at", "must be", "severity", "provenance")
     for limit in profile.limits_for(check.name):
         # As Text: what a profile says may hold square brackets, which rich would take for markup.
         cells = (limit.name, _point(limit), bound(limit, profile.cluster), str(limit.severity), _source(limit))
@@ -141,7 +149,18 @@ def _print_manifests(checks: Sequence[Check], profile: Profile, plan: Plan) -> N
             continue
         for workload in check.workloads:
             documents += [made.sources(workload), _sweep(made, check, workload, profile, plan)]
-    yaml.safe_dump_all(documents, sys.stdout, sort_keys=False, width=120)
+    yaml.dump_all(documents, sys.stdout, Dumper=_Readable, sort_keys=False, width=120, allow_unicode=True)
+
+
+class _Readable(yaml.SafeDumper):
+    """Programs as literal blocks: whoever reviews a manifest must be able to read what it runs."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Readable.add_representer(str, _text)
 
 
 def _sweep(made: Renderer, check: Check, workload: str, profile: Profile, plan: Plan) -> dict[str, object]:

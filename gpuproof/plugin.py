@@ -13,10 +13,10 @@ import pytest
 from rich.console import Console
 
 from gpuproof import catalogue
-from gpuproof.failure import Reason
-from gpuproof.launch import RECORD, Launched, LaunchError, Listener, Options, launch, new_run_id
+from gpuproof.launch import Launched, LaunchError, Listener, Options, launch, new_run_id
 from gpuproof.report.page import PROPERTY_CHECK, PROPERTY_SUBJECT, ReportPage
 from gpuproof.report.terminal import print_summary
+from gpuproof.run_folder import RECORD
 from gpuproof.suite import Answer, ClusterSubject, Hold, NodeSubject, Observe, RunWorkload, Subject
 from gpuproof.verdict import Judgement, Verdict
 
@@ -177,6 +177,13 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
     _deselect(session.config, items)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Only what was selected is asked: no pod is put on a node that nobody wants to know about."""
+    launched = session.config.stash.get(LAUNCHED, None)
+    if launched is not None:
+        launched.run.asked = {(check, subject.name) for check, subject in map(_identity, session.items)}
+
+
 def _deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
     only, nodes = set(config.option.only), set(config.option.nodes)
     dropped = [
@@ -204,7 +211,13 @@ def _identity(item: pytest.Item) -> tuple[str, Subject]:
 @pytest.fixture
 def observe(request: pytest.FixtureRequest) -> Observe:
     """What the API says of a subject."""
-    return _launched(request.config).run.observe
+    run = _launched(request.config).run
+    check, _ = _identity(request.node)
+
+    def look(subject: Subject) -> Answer:
+        return run.observe(check, subject)
+
+    return look
 
 
 @pytest.fixture
@@ -262,10 +275,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """A check that ended without holding anything has judged nothing: ERROR, whatever pytest thinks of it."""
     report: pytest.TestReport = yield  # type: ignore[assignment]
-    if LAUNCHED not in item.config.stash or report.when == "teardown":
+    if LAUNCHED not in item.config.stash:
         return report  # type: ignore[return-value]
     if VERDICT not in item.stash and (report.when == "call" or not report.passed):
         _nothing_held(item, call, report)
+    elif call.excinfo is not None and item.stash.get(VERDICT, None) in (Verdict.PASS, Verdict.RECORDED):
+        _broke_afterwards(item, call)
+    if report.when == "teardown":
+        return report  # type: ignore[return-value]
     verdict = item.stash.get(VERDICT, None)
     if verdict is not None:
         if report.when == "call" and SHOWN[verdict][0] == "failed" and not report.failed:
@@ -286,12 +303,18 @@ def _nothing_held(item: pytest.Item, call: pytest.CallInfo[None], report: pytest
         reason = f"{check} ended without holding any answer against the profile: it judged nothing"
     else:
         reason = f"{check} itself failed: {call.excinfo.exconly()}"
-    judgement = Judgement(Verdict.ERROR, reasons=(reason,), reason_code=str(Reason.HARNESS_ERROR))
-    item.config.stash[LAUNCHED].run.settle(check, subject.name, judgement)
+    item.config.stash[LAUNCHED].run.spoil(check, subject.name, reason)
     item.stash[VERDICT] = Verdict.ERROR
     report.outcome = "failed"
     if call.excinfo is None:
         report.longrepr = f"ERROR: {reason}"
+
+
+def _broke_afterwards(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    check, subject = _identity(item)
+    text = f"{check} itself failed after its verdict: {call.excinfo.exconly() if call.excinfo else ''}"
+    item.config.stash[LAUNCHED].run.spoil(check, subject.name, text)
+    item.stash[VERDICT] = Verdict.ERROR
 
 
 def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:

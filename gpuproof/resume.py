@@ -1,36 +1,101 @@
-"""What an interrupted run has settled, read from its record: verdicts that need not be asked for again.
+"""What an interrupted run has settled, read from its record, and whether it still speaks for the cluster at hand.
 
-Must not know a cluster; a verdict counts only if the profile that judged it is the one in force.
+Must not know a live cluster: it is told who the cluster and its nodes are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import datetime as dt
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from gpuproof.decision import VerdictLine
+from gpuproof.decision import Key, VerdictLine
 from gpuproof.verdict import Verdict
 
 SETTLED = (Verdict.PASS, Verdict.FAIL, Verdict.RECORDED)
 """What was measured stays measured; ERROR and NOT_RUN are asked again."""
 
+RESUME_WITHIN = dt.timedelta(hours=24)
+"""An older measurement says nothing about today's cluster."""
 
-def earlier_verdicts(lines: Iterable[Mapping[str, Any]], sha256: str) -> dict[tuple[str, str], VerdictLine]:
-    """The settled verdicts by (check, subject); ValueError where another profile judged them or nothing was begun."""
-    found: dict[tuple[str, str], VerdictLine] = {}
-    begun = False
+
+class ResumeError(ValueError):
+    """Why the record at hand cannot be continued: what it was, what is here, what to do."""
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """Under which a run judges: all of it must be the same for its verdicts to be taken over."""
+
+    profile_sha256: str
+    gpuproof: str
+    cluster_uid: str
+    pod: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """The verdicts of an interrupted run, and what it knew of the nodes they are about."""
+
+    verdicts: Mapping[Key, VerdictLine]
+    node_uids: Mapping[str, str]
+
+    def usable(self, node_uids: Mapping[str, str], ask_again: Collection[str]) -> dict[Key, VerdictLine]:
+        """The verdicts about nodes that are still the same, without the checks that must be asked anew."""
+        return {
+            (check, subject): line
+            for (check, subject), line in self.verdicts.items()
+            if check not in ask_again and subject in node_uids and node_uids[subject] == self.node_uids.get(subject)
+        }
+
+
+def read_earlier(lines: Iterable[Mapping[str, Any]], now: dt.datetime, here: Circumstances) -> Earlier:
+    """What an interrupted run settled; raises `ResumeError` where it may not be taken over."""
+    started: Mapping[str, Any] | None = None
+    verdicts: dict[Key, VerdictLine] = {}
+    uids: dict[str, str] = {}
     for line in lines:
-        if line["event"] == "run_started":
-            begun = True
-            judged_by = line["profile"]["sha256"]
-            if judged_by != sha256:
-                raise ValueError(
-                    f"it was judged by a profile with sha256 {judged_by[:12]}, this one has {sha256[:12]}; "
-                    "use the same profile, or start a new run"
-                )
-        if line["event"] == "verdict" and line["verdict"] in SETTLED:
-            key = (line["check"], line["subject"])
-            found[key] = VerdictLine(*key, Verdict(line["verdict"]), tuple(line["reasons"]))
-    if not begun:
-        raise ValueError("its record has no run_started line, so there is nothing to continue")
-    return found
+        event = line["event"]
+        if event == "run_started":
+            started = line
+        elif event == "inventory":
+            uids = {str(node["name"]): str(node.get("uid", "")) for node in line["nodes"]}
+        elif event == "verdict":
+            key = (str(line["check"]), str(line["subject"]))
+            # The last word counts: what came to an error afterwards is asked again.
+            verdicts.pop(key, None)
+            if line["verdict"] in SETTLED:
+                reasons = tuple(line["reasons"])
+                verdicts[key] = VerdictLine(*key, Verdict(line["verdict"]), reasons, line["reason_code"])
+        elif event == "decision" and not _interrupted(line):
+            raise ResumeError("it was decided and is finished; start a new run")
+    if started is None:
+        raise ResumeError("its record has no run_started line, so there is nothing to continue")
+    _refuse_other(started, now, here)
+    return Earlier(verdicts, uids)
+
+
+def _interrupted(decision: Mapping[str, Any]) -> bool:
+    return any("interrupted" in str(reason) for reason in decision["reasons"])
+
+
+def _refuse_other(started: Mapping[str, Any], now: dt.datetime, here: Circumstances) -> None:
+    was = Circumstances(
+        str(started["profile"]["sha256"]),
+        str(started["gpuproof"]),
+        str(started["cluster"].get("uid", "")),
+        started["pod_patch"],
+    )
+    pairs = (
+        ("another profile (sha256)", was.profile_sha256[:12], here.profile_sha256[:12]),
+        ("another version of gpuproof", was.gpuproof, here.gpuproof),
+        ("another cluster (uid of kube-system)", was.cluster_uid, here.cluster_uid),
+        ("another pod image or patch", dict(was.pod), dict(here.pod)),
+    )
+    for what, then, present in pairs:
+        if then != present or not then:
+            raise ResumeError(f"it was a run with {what}: {then or 'unknown'}, here it is {present}; start a new run")
+    age = now - dt.datetime.fromisoformat(str(started["t"]))
+    if not dt.timedelta(0) <= age <= RESUME_WITHIN:
+        raise ResumeError(f"it began at {started['t']}, more than {RESUME_WITHIN} ago; start a new run")

@@ -8,14 +8,16 @@ from __future__ import annotations
 import datetime as dt
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from gpuproof import __version__, describe
+from gpuproof import __version__, final_look
 from gpuproof.catalogue import Check
-from gpuproof.cluster.port import NODES, PODS, Cluster, ClusterError
+from gpuproof.cluster import raw
+from gpuproof.cluster.port import NAMESPACES, NODES, PODS, Cluster, ClusterError
 from gpuproof.conclusion import conclude
-from gpuproof.decision import Decision, VerdictLine, decide, exit_code
+from gpuproof.decision import Decision, Key, VerdictLine, decide
+from gpuproof.describe import plain
 from gpuproof.expectation import CoverShare, State
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.finding import Context, fleet_medians
@@ -27,9 +29,11 @@ from gpuproof.observation import observe_cluster, observe_node
 from gpuproof.plan import Plan, judge_coverage, make_plan, scope_labels
 from gpuproof.profile import Profile
 from gpuproof.record import Recorder
+from gpuproof.resume import Circumstances, Earlier
+from gpuproof.run_record import RunRecord
 from gpuproof.suite import Answer, ClusterSubject, NodeSubject, Subject
 from gpuproof.sweeps import Sweep
-from gpuproof.verdict import BLOCKED, Judgement, Verdict, blocked
+from gpuproof.verdict import BLOCKED, NOTHING_JUDGED, Judgement, Verdict, blocked, judge_failure
 from workloads.contract import Measurement
 
 SWEEP_END_WITHIN_S = 30.0
@@ -47,8 +51,6 @@ class Setting:
     simulated: bool
     narrowed: str | None = None
     """How the command line cut the run down (one check, one node), in words; None for the whole."""
-    earlier: Mapping[tuple[str, str], VerdictLine] = field(default_factory=dict)
-    """Verdicts of a run that is being resumed; what they settled is not asked again."""
 
 
 class Run:
@@ -57,10 +59,14 @@ class Run:
     def __init__(self, setting: Setting, cluster: Cluster, recorder: Recorder) -> None:
         self.setting = setting
         self.cluster = cluster
-        self.record = recorder
+        self.record = RunRecord(recorder)
         self.stop = threading.Event()
-        self.judged: dict[tuple[str, str], VerdictLine] = dict(setting.earlier)
-        self._held: dict[tuple[str, str], Judgement] = {}
+        self.judged: dict[Key, VerdictLine] = {}
+        self.asked: Collection[Key] = ()
+        """What was selected to be asked; set before the first question."""
+        self._taken_over: Mapping[Key, VerdictLine] = {}
+        self._handed_out: dict[Key, list[Answer]] = {}
+        self._held: dict[Key, Judgement] = {}
         self.decision: Decision | None = None
         self._began = time.monotonic()
         self._late = False
@@ -73,25 +79,67 @@ class Run:
         self._sweeper: Sweeper | None = None
         self._running: SweepRequest | None = None
         self._inventory = Inventory({})
+        self._version = self._uid = ""
+        self._pool_size = 0
         self._nodes: dict[str, Node] = {}
         self.plan = Plan((), (), 0)
 
     # -- the beginning -------------------------------------------------------------------------------------------------
 
-    def open(self) -> None:
-        """Look at the cluster, plan, and write both down; raises `ClusterError`."""
+    def look(self) -> Circumstances:
+        """Who the cluster and its nodes are; raises `ClusterError`, or `WrongClusterError` where it does not fit."""
         profile = self.setting.profile
         self._alarm.start()
-        version = self.cluster.server_version()
-        listing = self.cluster.list_objects(NODES)
-        inventory = read_inventory(
-            listing.items, gpu_resource=profile.cluster.gpu_resource, resource_version=listing.resource_version
-        )
-        self._inventory = inventory
+        self._version = self.cluster.server_version()
+        # The one identity that every cluster has and that no two share.
+        self._uid = raw.text(self.cluster.get(NAMESPACES, "kube-system"), "metadata", "uid")
+        self._inventory = self._read_nodes()
+        self._pool_size = len(self._inventory.in_pool(profile.scope.pool))
         busy = self._busy()
-        self._nodes = {n.name: n for n in inventory.in_pool(scope_labels(profile)) if n.name not in busy}
+        self._nodes = {n.name: n for n in self._inventory.in_pool(scope_labels(profile)) if n.name not in busy}
+        if profile.cluster.device == "cpu" and not self.simulated:
+            raise WrongClusterError(
+                f'{profile.path}: [cluster] device is "cpu", which only the simulated cluster has; {self.cluster.name} '
+                'is a real one: set device = "cuda"'
+            )
+        if ClusterSubject().name in self._nodes:
+            raise WrongClusterError('a node of the pool is called "cluster", which is the name of the whole; rename it')
+        return Circumstances(profile.sha256, __version__, self._uid, plain(profile.pod))
+
+    @property
+    def node_names(self) -> list[str]:
+        """The nodes in scope that exist."""
+        return list(self._nodes)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the cluster is a simulated one, by who started it or by its own word."""
+        return self.setting.simulated or "simcluster" in self._version
+
+    def begin(self, earlier: Earlier | None = None) -> None:
+        """Plan, and write down what was found and what is asked; `earlier` is the run that is being continued."""
+        profile = self.setting.profile
+        if earlier is not None:
+            fleet = {check.name for check in self.setting.checks if self._compares_with_fleet(check.name)}
+            self._taken_over = earlier.usable({name: node.uid for name, node in self._nodes.items()}, fleet)
+            self.judged = dict(self._taken_over)
         self.plan = make_plan(self.setting.checks, profile, list(self._nodes))
-        self._write_start(inventory, version)
+        cluster = {
+            "name": self.cluster.name,
+            "uid": self._uid,
+            "server_version": self._version,
+            "simulated": self.simulated,
+        }
+        scope = judge_coverage(self.plan, profile, {}, today=today()).text
+        setting = self.setting
+        self.record.started(setting.run_id, setting.argv, profile, setting.checks, self.plan, cluster, scope, today())
+        self.record.looked(self._inventory, self._nodes, self._version)
+        self.record.planned(self.plan)
+
+    def _read_nodes(self) -> Inventory:
+        listing = self.cluster.list_objects(NODES)
+        resource = self.setting.profile.cluster.gpu_resource
+        return read_inventory(listing.items, gpu_resource=resource, resource_version=listing.resource_version)
 
     def _busy(self) -> Mapping[str, int]:
         """Nodes whose GPUs others hold: a scope that covers a share of the pool asks the idle ones only."""
@@ -105,33 +153,6 @@ class Run:
         self._late = True
         self.stop.set()
 
-    def _write_start(self, inventory: Inventory, version: str) -> None:
-        profile = self.setting.profile
-        self.record.append(
-            "run_started",
-            schema=1,
-            run_id=self.setting.run_id,
-            gpuproof=__version__,
-            started_by=list(self.setting.argv),
-            profile={"name": profile.name, "path": str(profile.path), "sha256": profile.sha256},
-            cluster={
-                "name": self.cluster.name,
-                "server_version": version,
-                "simulated": self.setting.simulated or "simcluster" in version,
-            },
-            scope=judge_coverage(self.plan, profile, {}, today=today()).text,
-            tier="standard",
-            checks=[describe.check(check, profile) for check in self.setting.checks],
-            expected_nodes=self.plan.expected_nodes,
-            gpus_per_node=profile.cluster.gpus_per_node,
-            limits=[describe.limit(limit, profile, profile.limit_block(limit, today())) for limit in profile.limits],
-            waivers=[describe.waiver(waiver, today()) for waiver in profile.waivers],
-            pod_patch=describe.plain(profile.pod),
-        )
-        nodes = [describe.node(node, in_scope=node.name in self._nodes) for node in inventory.nodes.values()]
-        self.record.append("inventory", nodes=nodes, server_version=version)
-        self.record.append("planned", subjects=[describe.planned(subject) for subject in self.plan.subjects])
-
     # -- asking --------------------------------------------------------------------------------------------------------
 
     def settled(self, check: str, subject: str) -> Judgement | None:
@@ -139,9 +160,9 @@ class Run:
         state = self.setting.profile.checks[check]
         if state.state is State.NOT_APPLICABLE:
             return Judgement(Verdict.NOT_APPLICABLE, reasons=(state.reason,))
-        if (check, subject) in self.setting.earlier:
-            line = self.setting.earlier[check, subject]
-            return Judgement(line.verdict, reasons=line.reasons)
+        if (check, subject) in self._taken_over:
+            line = self._taken_over[check, subject]
+            return Judgement(line.verdict, reasons=line.reasons, reason_code=line.reason_code)
         blocker, verdict = self._blocker(check, subject)
         return None if blocker is None or verdict is None else blocked(blocker, verdict)
 
@@ -153,28 +174,34 @@ class Run:
                 return needed, line.verdict
         return None, None
 
-    def observe(self, subject: Subject) -> Answer:
+    def observe(self, check: str, subject: Subject) -> Answer:
         """What the API says of the subject."""
         if isinstance(subject, ClusterSubject):
-            return observe_cluster(list(self._nodes.values()), self.setting.run_id)
+            return self._hand_out(check, subject, observe_cluster(self._pool_size, self.setting.run_id))
         if subject.missing:
-            return self._missing(subject)
-        return observe_node(self._nodes[subject.name], self.setting.run_id, self.setting.profile.cluster.gpu_resource)
+            return self._hand_out(check, subject, self._missing(subject))
+        resource = self.setting.profile.cluster.gpu_resource
+        node = self._nodes[subject.name]
+        return self._hand_out(check, subject, observe_node(node, self.setting.run_id, resource))
 
     def ask(self, check: str, workload: str, subject: NodeSubject) -> Answer:
         """Run the workload once over every node of the check that can be asked; wait for this subject's answer."""
         if subject.missing:
-            return self._missing(subject)
+            return self._hand_out(check, subject, self._missing(subject))
         sweep = self._sweeps.get((check, workload)) or self._start_sweep(check, workload)
         if self._compares_with_fleet(check):
             sweep.wait()
-        return sweep.answer(subject.name)
+        return self._hand_out(check, subject, sweep.answer(subject.name))
+
+    def _hand_out(self, check: str, subject: Subject, answer: Answer) -> Answer:
+        self._handed_out.setdefault((check, subject.name), []).append(answer)
+        return answer
 
     def _missing(self, subject: NodeSubject) -> JobFailure:
         return JobFailure(
             Reason.NODE_MISSING,
             f"{subject.name}: the profile expects {self.plan.expected_nodes} nodes in its pool, the cluster has "
-            f"{len(self._nodes)}; add the missing nodes (or their pool label), or correct [cluster] nodes",
+            f"{self._pool_size}; add the missing nodes (or their pool label), or correct [cluster] nodes",
         )
 
     def _check(self, name: str) -> Check:
@@ -191,7 +218,9 @@ class Run:
             check=check,
             workload=workload,
             params={**profile.workloads.get(check, {}), "device": profile.cluster.device},
-            candidates=tuple(name for name in names if self.settled(check, name) is None),
+            candidates=tuple(
+                name for name in names if (check, name) in self.asked and self.settled(check, name) is None
+            ),
             gpus_per_pod=profile.cluster.gpus_per_node,
             deadlines=profile.deadlines,
         )
@@ -210,80 +239,45 @@ class Run:
             self._running = request
             summary = self._sweeper.run(request, on_result, stop)
         for node, log in summary.logs.items():
-            self.record.append("evidence", subject=node, check=request.check, kind="log", text=log)
+            self.record.log(request.check, node, log)
 
     def _job_started(self, job: StartedJob) -> None:
-        self.record.append(
-            "job_started",
-            workload=self._running.workload if self._running else "",
-            check=self._running.check if self._running else "",
-            job=job.name,
-            namespace=self._renderer.namespace,
-            nodes=list(job.nodes),
-            follow_up=job.follow_up,
-        )
+        self.record.job(self._running, job, self._renderer.namespace)
 
     def _took(self, check: str, workload: str, result: Visited | NotVisited) -> None:
         if isinstance(result, NotVisited):
-            self._record_failure(check, workload, result.node, result.pod, result.failure)
-            return
-        self.record.append(
-            "measurement",
-            check=check,
-            workload=workload,
-            subject=result.node,
-            pod=result.pod,
-            index=result.index,
-            samples=describe.samples(result.measurement),
-            facts=dict(result.measurement.facts),
-            environment=dict(result.measurement.environment),
-            timings=describe.plain(result.timings),
-        )
-
-    def _record_failure(self, check: str, workload: str, subject: str, pod: str | None, failure: JobFailure) -> None:
-        self.record.append(
-            "failure",
-            check=check,
-            workload=workload,
-            subject=subject,
-            pod=pod,
-            reason=str(failure.reason),
-            message=failure.message,
-            evidence=list(failure.evidence),
-        )
+            self.record.failed(check, workload, result.node, result.pod, result.failure)
+        else:
+            self.record.measured(check, workload, result)
 
     # -- judging -------------------------------------------------------------------------------------------------------
 
     def judge(self, check: str, subject: str, answers: Sequence[Answer], began: float) -> Judgement:
         """Hold the answers against the profile and write the verdict down; a second verdict is never a better one."""
         judgement = conclude(check, subject, answers, self.setting.profile.limits_for(check), self._context(check))
+        handed_out = self._handed_out.get((check, subject), [])
+        if not all(any(answer is one for one in handed_out) for answer in answers):
+            text = f"{check} held something for {subject} that it did not get by asking about it: nothing was judged"
+            judgement = Judgement(Verdict.ERROR, reasons=(text,), reason_code=NOTHING_JUDGED)
         if (check, subject) in self._held:
             text = f"{check} held answers for {subject} twice; a check holds once, with everything it has"
-            worse = max(judgement, self._held[check, subject], key=lambda j: j.verdict is Verdict.FAIL)
-            judgement = replace(worse, reasons=(*worse.reasons, text))
-            if judgement.verdict is not Verdict.FAIL:
-                judgement = replace(judgement, verdict=Verdict.ERROR, reason_code=str(Reason.HARNESS_ERROR))
+            judgement = _worse(self._held[check, subject], judgement, text)
         self._held[check, subject] = judgement
         self.settle(check, subject, judgement, time.monotonic() - began)
         return judgement
+
+    def spoil(self, check: str, subject: str, text: str) -> None:
+        """The check itself broke: its verdict is an ERROR, unless the cluster had already failed it."""
+        before = self._held.get((check, subject))
+        error = Judgement(Verdict.ERROR, reasons=(text,), reason_code=str(Reason.HARNESS_ERROR))
+        self.settle(check, subject, _worse(before, error, text) if before else error)
 
     def settle(self, check: str, subject: str, judgement: Judgement, duration_s: float = 0.0) -> None:
         """Write a verdict down, however it came about."""
         required = self.setting.profile.checks[check].state is State.REQUIRED
         blocker = self._blocker(check, subject)[0] if judgement.reason_code == BLOCKED else None
         self.judged[check, subject] = VerdictLine.of(check, subject, judgement, blocker)
-        self.record.append(
-            "verdict",
-            check=check,
-            subject=subject,
-            verdict=str(judgement.verdict),
-            required=required,
-            reason_code=judgement.reason_code,
-            reasons=list(judgement.reasons),
-            findings=[describe.finding(finding) for finding in judgement.findings],
-            blocked_by=blocker,
-            duration_s=round(duration_s, 3),
-        )
+        self.record.verdict(check, subject, judgement, required=required, blocker=blocker, seconds=duration_s)
 
     def _context(self, check: str) -> Context:
         measurements = [
@@ -305,10 +299,12 @@ class Run:
         if self._late and not interrupted:
             interrupted = f"the run's deadline of {self.setting.profile.deadlines.run_s:g} s"
         if interrupted:
-            self.record.append("interrupted", signal=interrupted)
+            self.record.interrupted(interrupted)
         for sweep in self._sweeps.values():
             sweep.join(SWEEP_END_WITHIN_S)
-        self._tidy()
+        if self._namespace is not None:
+            self.record.tidied(self._namespace.delete(CLEANUP_WITHIN_S))
+        self._look_again()
         self._fill_gaps(interrupted)
         profile = self.setting.profile
         self.decision = decide(
@@ -320,20 +316,32 @@ class Run:
             today=today(),
             scope=judge_coverage(self.plan, profile, self.judged, today=today(), narrowed=self.setting.narrowed),
         )
-        self._write_end(self.decision)
+        self.record.decided(self.decision)
+        self.record.finished(time.monotonic() - self._began, self.cluster.counters)
         return self.decision
 
-    def _tidy(self) -> None:
-        if self._namespace is None:
+    def _look_again(self) -> None:
+        """A node that passed and is no longer there, or no longer the same, has not passed."""
+        passed = {subject for (_, subject), line in self.judged.items() if line.verdict is Verdict.PASS}
+        before = {name: node for name, node in self._nodes.items() if name in passed}
+        if not before:
             return
-        done = self._namespace.delete(CLEANUP_WITHIN_S)
-        self.record.append(
-            "cleanup",
-            namespace=done.namespace,
-            deleted=done.deleted,
-            seconds=round(done.seconds, 3),
-            left=list(done.left),
-        )
+        try:
+            now = self._read_nodes()
+        except ClusterError as error:
+            failure = JobFailure(error.reason, f"the nodes could not be looked at again at the end: {error.message}")
+            changed = dict.fromkeys(before, failure)
+        else:
+            profile = self.setting.profile
+            gpus = profile.cluster.gpus_per_node
+            changed = final_look.changes(before, now.nodes, scope_labels(profile), gpus)
+        # The checks that come first stand for the node itself; what was measured on it later is left as it was.
+        first = [check.name for check in self.setting.checks if check.asks_nodes and not check.requires]
+        for name, failure in changed.items():
+            for check in first:
+                line = self.judged.get((check, name))
+                if line is not None and line.verdict is Verdict.PASS:
+                    self.settle(check, name, judge_failure(failure))
 
     def _fill_gaps(self, interrupted: str | None) -> None:
         reason = f"not reached: the run was interrupted ({interrupted})" if interrupted else "not selected for this run"
@@ -343,23 +351,21 @@ class Run:
                 gap = Judgement(Verdict.NOT_RUN, reasons=(reason,), reason_code=code)
                 self.settle(subject.check, subject.subject, gap)
 
-    def _write_end(self, decision: Decision) -> None:
-        self.record.append(
-            "decision",
-            outcome=str(decision.outcome),
-            reasons=list(decision.reasons),
-            scope=decision.scope,
-            counts={str(verdict): count for verdict, count in decision.counts.items()},
-            waived=[str(waived) for waived in decision.waived],
-            exit_code=exit_code(decision.outcome),
-        )
-        counters = self.cluster.counters
-        self.record.append(
-            "run_finished",
-            seconds=round(time.monotonic() - self._began, 3),
-            requests=counters.requests,
-            bytes_received=counters.bytes_received,
-        )
+
+class WrongClusterError(Exception):
+    """The cluster and the profile do not fit each other, so that nothing may run."""
+
+
+_WORST_FIRST = (Verdict.FAIL, Verdict.ERROR, Verdict.NOT_RUN, Verdict.NOT_APPLICABLE, Verdict.RECORDED, Verdict.PASS)
+
+
+def _worse(first: Judgement, second: Judgement, why: str) -> Judgement:
+    """The worse of two judgements, at best an ERROR: there should have been one."""
+    worse = min(first, second, key=lambda judgement: _WORST_FIRST.index(judgement.verdict))
+    worse = replace(worse, reasons=(*worse.reasons, why))
+    if worse.verdict is Verdict.FAIL:
+        return worse
+    return replace(worse, verdict=Verdict.ERROR, reason_code=str(Reason.HARNESS_ERROR))
 
 
 def renderer(setting: Setting) -> Renderer:

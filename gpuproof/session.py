@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,10 +17,11 @@ from rich.console import Console
 from gpuproof import plugin
 from gpuproof.catalogue import ACCEPTANCE
 from gpuproof.decision import exit_code
-from gpuproof.launch import RECORD, Launched
+from gpuproof.launch import Launched
 from gpuproof.record import read_record
 from gpuproof.report import RunView
 from gpuproof.report.terminal import Progress, print_summary
+from gpuproof.run_folder import RECORD
 
 USAGE, UNDECIDED = 2, 3
 
@@ -47,6 +49,10 @@ class _Bridge:
 
 def run_suite(arguments: Sequence[str], private: Sequence[Path], argv: Sequence[str]) -> int:
     """Run the checks; the exit code of the decision, 2 where no run could start."""
+    for folder in private:
+        if not folder.is_dir():
+            sys.stderr.write(f"gpuproof: --private-checks {folder}: no such folder\n")
+            return USAGE
     console = Console()
     with Progress(console) as progress:
         bridge = _Bridge(progress, argv)
@@ -58,7 +64,8 @@ def run_suite(arguments: Sequence[str], private: Sequence[Path], argv: Sequence[
     if launched is None or launched.run.decision is None:
         return UNDECIDED
     view = RunView.from_record(read_record(launched.directory / RECORD))
-    print_summary(console, view, launched.reports.html if launched.reports else None)
+    with contextlib.suppress(OSError, SystemExit):  # a closed pipe must not change the exit code
+        print_summary(console, view, launched.reports.html if launched.reports else None)
     return exit_code(launched.run.decision.outcome)
 
 
@@ -72,13 +79,12 @@ def _command(arguments: Sequence[str], private: Sequence[Path]) -> list[str]:
 
 @contextlib.contextmanager
 def _only_own_plugins() -> Iterator[None]:
-    """Whatever else is installed beside us must not reorder, repeat or distribute the checks."""
-    name = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
-    before = os.environ.get(name)
-    os.environ[name] = "1"
+    """Whatever else is installed or set beside us must not reorder, repeat, resume or distribute the checks."""
+    names = ("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "PYTEST_ADDOPTS", "PYTEST_PLUGINS")
+    before = {name: os.environ.pop(name) for name in names if name in os.environ}
+    os.environ[names[0]] = "1"
     try:
         yield
     finally:
-        os.environ.pop(name)
-        if before is not None:
-            os.environ[name] = before
+        os.environ.pop(names[0])
+        os.environ.update(before)

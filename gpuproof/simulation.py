@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 READY_WITHIN_S = 60.0
 STOP_WITHIN_S = 20.0
@@ -32,7 +33,7 @@ class Simulation:
 
     kubeconfig: Path
     process: subprocess.Popen[bytes]
-    directory: tempfile.TemporaryDirectory[str]
+    log: IO[bytes]
 
     def stop(self) -> None:
         """End the simulator and wait until it is gone; kill it where it does not listen."""
@@ -43,10 +44,9 @@ class Simulation:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout):
+        for stream in (self.process.stdin, self.process.stdout, self.log):
             if stream is not None:
                 stream.close()
-        self.directory.cleanup()
 
     def __enter__(self) -> Simulation:
         return self
@@ -59,25 +59,23 @@ class Simulation:
 
 def start(topology: str = "small", faults: Sequence[str] = (), time_scale: float | None = None) -> Simulation:
     """Start `python -m simcluster serve` and wait until it is ready; raises `SimulationError`."""
-    directory = tempfile.TemporaryDirectory(prefix="gpuproof-sim-", ignore_cleanup_errors=True)
-    command = [sys.executable, "-m", "simcluster", "serve", "--exit-with-stdin", "--dir", directory.name]
-    command += ["--topology", topology]
+    # It keeps its files in a folder of its own, which goes with it: a harness that is killed could not remove one.
+    command = [sys.executable, "-m", "simcluster", "serve", "--exit-with-stdin", "--topology", topology]
     for fault in faults:
         command += ["--fault", fault]
     if time_scale is not None:
         command += ["--time-scale", str(time_scale)]
-    log = Path(directory.name, "stderr")
-    with log.open("wb") as stderr:
-        # Its own session: a Ctrl-C must reach the harness first, which still needs the cluster to tidy up.
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            start_new_session=True,
-            env=_environment(),
-        )
-    simulation = Simulation(Path(), process, directory)
+    log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `stop`; it has no name, so nothing can stay behind
+    # Its own session: a Ctrl-C must reach the harness first, which still needs the cluster to tidy up.
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        start_new_session=True,
+        env=_environment(),
+    )
+    simulation = Simulation(Path(), process, log)
     try:
         ready = json.loads(_first_line(process, log))
         simulation.kubeconfig = Path(ready["kubeconfig"])
@@ -98,7 +96,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{path}" if path else here}
 
 
-def _first_line(process: subprocess.Popen[bytes], log: Path) -> bytes:
+def _first_line(process: subprocess.Popen[bytes], log: IO[bytes]) -> bytes:
     assert process.stdout is not None
     deadline = time.monotonic() + READY_WITHIN_S
     line = b""
@@ -114,6 +112,7 @@ def _first_line(process: subprocess.Popen[bytes], log: Path) -> bytes:
     return line
 
 
-def _tail(log: Path) -> str:
-    text = log.read_text(encoding="utf-8", errors="replace").strip()
+def _tail(log: IO[bytes]) -> str:
+    log.seek(0)
+    text = log.read().decode("utf-8", "replace").strip()
     return "\n".join(text.splitlines()[-15:]) or "(it said nothing)"

@@ -12,7 +12,7 @@ from gpuproof import refusals
 from gpuproof.cluster import raw
 from gpuproof.cluster.port import WatchEvent
 from gpuproof.cluster.raw import Raw
-from gpuproof.evidence import capped, event_text, status_texts
+from gpuproof.evidence import capped, event_text, shortened, status_texts
 from gpuproof.expectation import Deadlines
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.manifests import JOB_LABEL
@@ -44,6 +44,7 @@ class _Pod:
     phase_since: float = 0.0
     trouble: str = ""
     final: bool = False
+    gone: bool = False
     bound_at: float = 0.0
     running_at: float = 0.0
 
@@ -76,6 +77,11 @@ class SweepState:
         """Jobs started so far."""
         return self._rounds
 
+    @property
+    def known_pods(self) -> tuple[str, ...]:
+        """Names of the pods seen so far and not known to be gone."""
+        return tuple(name for name, pod in self._pods.items() if not pod.gone)
+
     def drain(self) -> list[Result]:
         """Results since the last call; each candidate appears exactly once over the life of the sweep."""
         fresh, self._fresh = self._fresh, []
@@ -106,6 +112,7 @@ class SweepState:
             pod = self._pods[name] = _Pod(name, job, now, phase_since=now)
             self._progress_at = now
         if event.type == "DELETED":
+            pod.gone = True
             if not pod.final:
                 pod.raw = event.object if raw.mapping(event.object, "status") else pod.raw
                 self._fail(pod, self._board.lost(pod.node, now) or deleted(pod.raw, self._warnings.of(name)))
@@ -123,18 +130,38 @@ class SweepState:
     def on_node(self, event: WatchEvent, now: float) -> None:
         """A change of any node."""
         self._board.update(event, now)
-        self.tick(now)
 
-    def tick(self, now: float) -> None:
-        """Let time pass: lost nodes, deadlines, obstacles, refusals."""
+    def on_list(self, pods: Sequence[Raw], now: float) -> bool:
+        """All pods of this sweep, as a list has them now; whether it is news, so that the watch has kept it back."""
+        present = {raw.text(obj, "metadata", "name"): obj for obj in pods}
+        news = False
+        for name, obj in present.items():
+            pod = self._pods.get(name)
+            news |= pod is None or (not pod.final and _version(pod.raw) != _version(obj))
+            self.on_pod(WatchEvent("MODIFIED", obj), now)
+        for name in [name for name, pod in self._pods.items() if not pod.final and name not in present]:
+            news = True
+            self.on_pod(WatchEvent("DELETED", {"metadata": {"name": name}}), now)
+        return news
+
+    def tick(self, now: float, *, sure: bool = False) -> bool:
+        """Let time pass: lost nodes, deadlines, obstacles, refusals; whether one of these waits for a look at the pods.
+
+        What only time and silence say counts only with `sure`: list the pods, hand them to `on_list`, tick again.
+        """
+        late = False
         for pod in [pod for pod in self._pods.values() if not pod.final and pod.node]:
             lost = self._board.lost(pod.node, now)
             found = replace(lost, evidence=capped([*lost.evidence, *status_texts(pod.raw)])) if lost else None
             found = found or self._overdue(pod, now)
-            if found is not None:
+            late |= found is not None
+            if found is not None and sure:
                 self._fail(pod, found)
-        self._placeable(now)
-        self._check_unplaced(now)
+        unplaced = self._unplaced(now)
+        if sure:
+            for name, failure in unplaced.items():
+                self._conclude(NotVisited(name, None, failure))
+        return not sure and (late or bool(unplaced))
 
     def give_up(self, failure: JobFailure) -> None:
         """End the sweep: every open candidate gets this failure."""
@@ -149,6 +176,13 @@ class SweepState:
             self._progress_at = now
         if pod.final:
             return
+        try:
+            self._read(pod, now)
+        except Exception as error:  # noqa: BLE001 - what one pod says, whatever it is, must not cost the others
+            said = f"the harness could not read what the pod says: {type(error).__name__}: {shortened(ascii(error))}"
+            self._fail(pod, JobFailure(Reason.HARNESS_ERROR, said))
+
+    def _read(self, pod: _Pod, now: float) -> None:
         outcome = classify(pod.raw, self._warnings.of(pod.name))
         if isinstance(outcome, OnTheWay):
             pod.trouble = outcome.trouble
@@ -217,31 +251,25 @@ class SweepState:
     def _unbound(self, pods: Iterable[_Pod]) -> list[_Pod]:
         return [pod for pod in pods if not pod.final and not pod.node]
 
-    def _check_unplaced(self, now: float) -> None:
-        """What becomes of open candidates that no pod has reached."""
-        if not self._job or not self.open_nodes:
-            return
+    def _unplaced(self, now: float) -> dict[str, JobFailure]:
+        """What becomes of open candidates that no pod has reached, as far as it is time to say so."""
         waiting = self._placeable(now)
+        if not self._job or not waiting:
+            return {}
         unbound = self._unbound(self._pods.values())
         refusal = self._warnings.refusal(self._job)
         if refusal is not None and self._refused_at is None:
             self._refused_at = now
-        if not waiting:
-            return
         settled = now - max(self._progress_at, self._refused_at or now) >= SETTLE_S
         if refusal is not None and settled and not unbound and not self._spent():
-            self._conclude_all(waiting, refusal)
-        elif self._spent():
-            if self._rounds >= MAX_ROUNDS:
-                said = f"{self._rounds} Jobs in a row did not reach the node; look which nodes swallow pods"
-                self._conclude_all(waiting, JobFailure(Reason.UNVISITED, said))
-        elif now - self._progress_at >= self._request.deadlines.scheduling_s:
-            for name in waiting:
-                self._conclude(NotVisited(name, None, self._not_placed(name, unbound)))
-
-    def _conclude_all(self, nodes: Iterable[str], failure: JobFailure) -> None:
-        for name in nodes:
-            self._conclude(NotVisited(name, None, failure))
+            return dict.fromkeys(waiting, refusal)
+        if self._spent():
+            said = f"{self._rounds} Jobs in a row did not reach the node; look which nodes swallow pods"
+            unvisited = JobFailure(Reason.UNVISITED, said)
+            return dict.fromkeys(waiting, unvisited) if self._rounds >= MAX_ROUNDS else {}
+        if now - self._progress_at >= self._request.deadlines.scheduling_s:
+            return {name: self._not_placed(name, unbound) for name in waiting}
+        return {}
 
     def _not_placed(self, node: str, unbound: Sequence[_Pod]) -> JobFailure:
         limit_s = self._request.deadlines.scheduling_s
@@ -254,6 +282,10 @@ class SweepState:
     def _held(self) -> int:
         pods = (pod for pod in self._pods.values() if pod.job == self._job and pod.node)
         return sum(raw.text(pod.raw, "status", "phase") not in ("Failed", "Succeeded") for pod in pods)
+
+
+def _version(obj: Raw) -> str:
+    return raw.text(obj, "metadata", "resourceVersion")
 
 
 def _limit_s(deadlines: Deadlines, phase: Phase) -> float:

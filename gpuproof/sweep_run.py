@@ -5,16 +5,15 @@ It must not know a limit, a verdict or what another sweep did.
 
 from __future__ import annotations
 
-import contextlib
 import math
-import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gpuproof.cluster import raw
-from gpuproof.cluster.port import CONFIG_MAPS, EVENTS, JOBS, NODES, PODS, Cluster, ClusterError, Watch, WatchEvent
+from gpuproof.cluster.port import CONFIG_MAPS, EVENTS, JOBS, NODES, PODS, Cluster, ClusterError
 from gpuproof.failure import JobFailure, Reason
+from gpuproof.feeds import Feeds, News, SeeingClock
 from gpuproof.inventory import Inventory
 from gpuproof.manifests import MEASURE, SWEEP_LABEL, Renderer, SweepJob, shorter_selection
 from gpuproof.node_board import NodeBoard
@@ -25,7 +24,9 @@ MAX_LOGS = 3
 _TICK_S = 0.2
 _MARGIN_S = 300
 _LOG_LINES, _LOG_BYTES = 200, 64 << 10
-_JOIN_S = 5.0
+_LOOK_EVERY_S = 2.0
+_MAX_LOOK_REQUESTS = 5
+"""For lists of the pods before a deadline counts, and for watches opened anew because a list knew more than they."""
 
 _WITH_LOG = frozenset(
     {
@@ -98,12 +99,14 @@ class SweepRun:
         session = self.session
         self.cluster, self.renderer, self.clock = session.cluster, session.renderer, session.clock
         self.label = f"{self.request.check}-{session.jobs_made + 1}"
-        self.inbox: queue.SimpleQueue[tuple[str, WatchEvent | ClusterError]] = queue.SimpleQueue()
+        self.feeds = Feeds()
+        self.seen = SeeingClock(self.clock, lambda: self.feeds.blind)
+        self.look_requests, self.looked_at = 0, -math.inf
         self.board = NodeBoard(
             session.inventory,
             gpu_resource=self.renderer.gpu_resource,
             not_ready_grace_s=session.not_ready_grace_s,
-            now=self.clock(),
+            now=self.seen.now,
         )
         sample = self.renderer.sweep(self._job("sample", self.request.candidates))
         tolerations = raw.objects(sample, "spec", "template", "spec", "tolerations")
@@ -112,27 +115,24 @@ class SweepRun:
     def run(self) -> SweepSummary:
         """See `Sweeper.run`."""
         started, before = self.clock(), self.cluster.counters
-        feeds: list[_Feed] = []
         left: tuple[str, ...] = ()
         logs: dict[str, str] = {}
         try:
-            self.state.tick(started)
+            self.state.tick(self.seen.now)
             self._hand_out()
             if self.state.open_nodes and not self.stop.is_set():
                 self._prepare()
-                feeds = self._feeds()
+                self._watch()
                 self._loop()
             if self.stop.is_set():
-                self._drain_inbox()
+                self._take(self.feeds.waiting())  # what has arrived before the interrupt still counts
                 self.state.give_up(JobFailure(Reason.INTERRUPTED, "the run was interrupted before this was known"))
             self._hand_out()
             logs = self._logs()
         finally:
-            for feed in feeds:
-                feed.watch.close()
+            self.feeds.close()
             left = self._delete_jobs()
-            for feed in feeds:
-                feed.join(_JOIN_S)
+            self.feeds.join()
             self.session.inventory = self.board.inventory()
         after = self.cluster.counters
         visited = sum(isinstance(result, Visited) for result in self.results)
@@ -150,31 +150,49 @@ class SweepRun:
     def _loop(self) -> None:
         next_tick = self.clock()
         while self.state.open_nodes and not self.stop.is_set():
-            now = self.clock()
-            if now >= next_tick:
-                self.state.tick(now)
-                self._start_what_is_needed(now)
-                next_tick = now + _TICK_S
+            # What has arrived comes first: time must not condemn a pod whose news lies here unread.
+            self._take(self.feeds.waiting())
+            if self.clock() >= next_tick:
+                self._tick(self.seen.read())
+                next_tick = self.clock() + _TICK_S
             self._hand_out()
-            with contextlib.suppress(queue.Empty):
-                self._take(self.inbox.get(timeout=max(0.0, next_tick - self.clock())))
+            self._take(self.feeds.wait(next_tick - self.clock()))
 
-    def _take(self, item: tuple[str, WatchEvent | ClusterError]) -> None:
-        kind, event = item
-        if isinstance(event, ClusterError):
-            self.state.give_up(JobFailure(event.reason, f"the watch on {kind} failed: {event.message}"))
-        elif kind == PODS.plural:
-            self.state.on_pod(event, self.clock())
-        elif kind == EVENTS.plural:
-            self.state.on_event(event, self.clock())
-        else:
-            self.state.on_node(event, self.clock())
+    def _tick(self, now: float) -> None:
+        late = self.state.tick(now)
+        if late and not self.feeds.blind and now - self.looked_at >= _LOOK_EVERY_S:
+            self._look(now)
+        self._start_what_is_needed(now)
 
-    def _drain_inbox(self) -> None:
-        """What has arrived before the interrupt still counts."""
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self._take(self.inbox.get_nowait())
+    def _look(self, now: float) -> None:
+        """A deadline has passed: what the watches have told may be old, so a list has the last word."""
+        if self.look_requests < _MAX_LOOK_REQUESTS:
+            self.looked_at = now
+            self.look_requests += 1
+            try:
+                listing = self.cluster.list_objects(
+                    PODS, namespace=self.renderer.namespace, label_selector=self._selector()
+                )
+            except ClusterError as error:
+                said = f"a deadline has passed and the pods cannot be looked at: {error.message}"
+                self.state.give_up(JobFailure(Reason.CLUSTER_UNREACHABLE, said))
+                return
+            if self.state.on_list(listing.items, now):
+                self.look_requests += 1
+                self._watch_pods(listing.resource_version, self.state.known_pods)
+        self.state.tick(now, sure=True)
+
+    def _take(self, news: Iterable[News]) -> None:
+        for kind, event in news:
+            now = self.seen.read()
+            if isinstance(event, ClusterError):
+                self.state.give_up(JobFailure(event.reason, f"the watch on {kind} failed: {event.message}"))
+            elif kind == PODS.plural:
+                self.state.on_pod(event, now)
+            elif kind == EVENTS.plural:
+                self.state.on_event(event, now)
+            else:
+                self.state.on_node(event, now)
 
     def _hand_out(self) -> None:
         for result in self.state.drain():
@@ -212,7 +230,7 @@ class SweepRun:
         except ClusterError as error:
             self.state.give_up(JobFailure(error.reason, f"job {name} was refused: {error.message}"))
             return
-        self.state.job_started(name, len(nodes), self.clock())
+        self.state.job_started(name, len(nodes), now)
         self.session.on_job(StartedJob(name, tuple(nodes), follow_up))
 
     def _job(self, name: str, nodes: tuple[str, ...]) -> SweepJob:
@@ -234,7 +252,7 @@ class SweepRun:
             exclude=exclude and tuple(sorted({*exclude, *map(self.board.hostname, request.excluded)})),
         )
 
-    def _feeds(self) -> list[_Feed]:
+    def _watch(self) -> None:
         namespace = self.renderer.namespace
         inventory = self.board.inventory()
         # Of the pool only: a cluster may have thousands of other nodes, whose heartbeats are nobody's business here.
@@ -244,14 +262,24 @@ class SweepRun:
             resource_version=inventory.resource_version,
             known=[("", node.name) for node in inventory.in_pool(self.renderer.pool)],
         )
-        pods = self.cluster.watch(PODS, namespace=namespace, label_selector=f"{SWEEP_LABEL}={self.label}")
+        self._watch_pods("", ())
         # Only what goes wrong: a healthy pod makes half a dozen Normal events that nobody reads.
-        events = self.cluster.watch(EVENTS, namespace=namespace, field_selector="type=Warning")
-        watches = ((PODS.plural, pods), (EVENTS.plural, events), (NODES.plural, nodes))
-        feeds = [_Feed(kind, watch, self.inbox) for kind, watch in watches]
-        for feed in feeds:
-            feed.start()
-        return feeds
+        self.feeds.open(EVENTS.plural, self.cluster.watch(EVENTS, namespace=namespace, field_selector="type=Warning"))
+        self.feeds.open(NODES.plural, nodes)
+
+    def _watch_pods(self, version: str, known: Iterable[str]) -> None:
+        namespace = self.renderer.namespace
+        watch = self.cluster.watch(
+            PODS,
+            namespace=namespace,
+            label_selector=self._selector(),
+            resource_version=version,
+            known=[(namespace, name) for name in known],
+        )
+        self.feeds.open(PODS.plural, watch)
+
+    def _selector(self) -> str:
+        return f"{SWEEP_LABEL}={self.label}"
 
     def _logs(self) -> dict[str, str]:
         logs: dict[str, str] = {}
@@ -272,21 +300,3 @@ class SweepRun:
             except ClusterError as error:
                 left.append(f"job {name}: {error.message}")
         return tuple(left)
-
-
-class _Feed(threading.Thread):
-    """Puts a watch's changes into an inbox until the watch is closed or fails for good."""
-
-    def __init__(
-        self, kind: str, watch: Watch, inbox: queue.SimpleQueue[tuple[str, WatchEvent | ClusterError]]
-    ) -> None:
-        super().__init__(name=f"watch-{kind}", daemon=True)
-        self.kind, self.watch, self.inbox = kind, watch, inbox
-
-    def run(self) -> None:
-        """The thread's body."""
-        try:
-            for event in self.watch:
-                self.inbox.put((self.kind, event))
-        except ClusterError as error:
-            self.inbox.put((self.kind, error))

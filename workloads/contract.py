@@ -32,6 +32,11 @@ MAX_MESSAGE_BYTES = 4096
 MAX_PAYLOAD_BYTES = 1 << 20
 """No measurement inflates beyond this: a hostile message must not exhaust the harness."""
 
+MAX_WHOLE = 1 << 64
+"""Beyond every counter there is: a whole number that no 64-bit counter can show is damage, and too big for a float."""
+
+_MAX_LENGTH_DIGITS = 7
+
 EXIT_MEASURED = 0
 EXIT_COULD_NOT = 2
 """A workload's exit code says *measured* or *could not*, never *good* or *bad*."""
@@ -117,7 +122,8 @@ def parse(text: str) -> Measurement:
         raise Malformed("header %r, expected %r" % (head[:80], _MAGIC + " <json|zlib> <bytes> <crc32>"))
     _, encoding, length, checksum = words
     raw = payload.encode("utf-8", "surrogatepass")
-    if not length.isdigit():
+    # Digits of other scripts are digits to Python's isdigit and no number to int.
+    if not (length.isascii() and length.isdigit() and len(length) <= _MAX_LENGTH_DIGITS):
         raise Malformed("payload length %r is no number" % length[:20])
     if len(raw) < int(length):
         raise Truncated("%d bytes of payload, the header says %s" % (len(raw), length))
@@ -230,13 +236,22 @@ def _load(encoding: str, raw: bytes) -> Any:
             data = unpack.decompress(base64.b64decode(raw, validate=True), MAX_PAYLOAD_BYTES)
             if unpack.unconsumed_tail or not unpack.eof:
                 raise Malformed("the payload does not end, or inflates beyond %d bytes" % MAX_PAYLOAD_BYTES)
+            if unpack.unused_data:
+                raise Malformed("%d bytes follow the end of the deflated payload" % len(unpack.unused_data))
         elif encoding == "json":
             data = raw
         else:
             raise Malformed("unknown encoding %r" % encoding[:20])
-        return json.loads(data.decode("utf-8"))
-    except (zlib.error, binascii.Error, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        return json.loads(data.decode("utf-8"), parse_constant=_no_constant)
+    except ContractError:
+        raise
+    except (zlib.error, ValueError, RecursionError) as error:
+        # ValueError: base64, UTF-8, JSON, and a whole number of more digits than Python reads.
         raise Malformed("unreadable payload: %s" % error) from error
+
+
+def _no_constant(word: str) -> NoReturn:
+    raise Malformed("%s is no JSON" % word)
 
 
 def _from_wire(wire: Any) -> Measurement:
@@ -254,9 +269,9 @@ def _from_wire(wire: Any) -> Measurement:
             facts={_word(name): _fact(value) for name, value in wire["facts"].items()},
             environment={_word(name): _word(value) for name, value in wire["environment"].items()},
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, ContractError):
-            raise
+    except ContractError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise Malformed("not the shape of a measurement: %s: %s" % (type(error).__name__, error)) from error
     _refuse_duplicates(samples)
     return measurement
@@ -267,8 +282,10 @@ def _samples_from_wire(blocks: Sequence[Any]) -> List[Sample]:
     for metric, unit, keys, rows in blocks:
         for row in rows:
             if len(row) != len(keys) + 1:
-                raise Malformed("a row of %s has %d cells, expected %d" % (metric, len(row), len(keys) + 1))
+                raise Malformed("a row of %s has %d cells, expected %d" % (_shown(metric), len(row), len(keys) + 1))
             at = {_word(key): _scalar(cell) for key, cell in zip(keys, row)}
+            if len(at) != len(keys):
+                raise Malformed("an operating point of %s names a key twice: %s" % (_shown(metric), _shown(keys)))
             found.append(Sample(_word(metric), _number(row[-1]), _word(unit), at))
     return found
 
@@ -284,28 +301,47 @@ def _refuse_duplicates(samples: Sequence[Sample]) -> None:
 
 def _word(value: Any) -> str:
     if not isinstance(value, str):
-        raise Malformed("%r where a word was expected" % (value,))
+        raise Malformed("%s where a word was expected" % _shown(value))
+    if any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise Malformed("%s is no text: it holds half a character" % _shown(value))
     return value
 
 
 def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise Malformed("%r where a count was expected" % (value,))
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_WHOLE:
+        raise Malformed("%s where a count was expected" % _shown(value))
     return value
 
 
 def _number(value: Any) -> float:
-    if value in ("nan", "inf", "-inf"):
-        return float(value)
+    if isinstance(value, str) and value in ("nan", "inf", "-inf"):
+        value = float(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise Malformed("%r where a number was expected" % (value,))
+        raise Malformed("%s where a number was expected" % _shown(value))
+    # Bytes, seconds, rates, counts, relative errors: nothing measured here can be below zero, and a number that is
+    # would meet every upper limit.
+    if value < 0:
+        raise Malformed("negative value %s; no measurement is below zero" % _shown(value))
+    if isinstance(value, int) and value > MAX_WHOLE:
+        raise Malformed("%s is beyond every counter" % _shown(value))
     return float(value)
 
 
 def _scalar(value: Any) -> Scalar:
-    if not isinstance(value, (str, int, float, bool)):
-        raise Malformed("%r where a single value was expected" % (value,))
+    if isinstance(value, str):
+        return _word(value)
+    if not isinstance(value, (int, float)):
+        raise Malformed("%s where a single value was expected" % _shown(value))
+    if isinstance(value, int) and not -MAX_WHOLE <= value <= MAX_WHOLE:
+        raise Malformed("%s is beyond every counter" % _shown(value))
     return value
+
+
+def _shown(value: Any) -> str:
+    try:
+        return ascii(value)[:60]
+    except (ValueError, RecursionError):  # a whole number of more digits than Python writes, or endless nesting
+        return "a %s" % type(value).__name__
 
 
 def _fact(value: Any) -> Fact:

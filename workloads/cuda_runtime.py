@@ -23,6 +23,7 @@ from workloads.contract import (
 )
 from workloads.cuda_driver import Context, CudaError, Driver
 
+PARAMETERS = ("matrix_size", "memory_mib")
 NONE = "none"
 
 

@@ -22,6 +22,7 @@ from workloads.contract import (
     parameters,
 )
 
+PARAMETERS = ("nvidia_smi_timeout_s",)
 COLUMNS = ("index", "uuid", "name", "driver_version", "memory.total")
 
 

@@ -9,6 +9,8 @@ import time
 
 from workloads.contract import Measurement, Sample, emit, identity, leave_on_sigterm, parameters
 
+PARAMETERS = ("seconds",)
+
 
 def measure() -> Measurement:
     """Wait `seconds`, then report how long that took (s) and when it ended (Unix time, s)."""

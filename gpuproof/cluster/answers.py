@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 
 import urllib3
@@ -37,20 +36,30 @@ class Answer:
 
     def body(self, deadline_s: float) -> bytes:
         """All of it; `ClusterError` when it breaks off or takes longer than `deadline_s`."""
-        until = time.monotonic() + deadline_s
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            self._shut_down()
+
+        # A read's own timeout starts anew with each byte, so a trickle would never end.
+        alarm = threading.Timer(max(deadline_s, 0.0), end)
+        alarm.daemon = True
+        alarm.start()
         content = bytearray()
         try:
             for chunk in self._response.stream(_CHUNK_BYTES):
                 self._count(len(chunk))
                 content += chunk
-                if time.monotonic() > until:
-                    raise ClusterError(Reason.CLUSTER_UNREACHABLE, f"the answer takes longer than {deadline_s:g} s")
         except _BROKEN as error:
             self.close()
-            raise ClusterError(Reason.CLUSTER_UNREACHABLE, f"the answer broke off: {error}") from error
-        except ClusterError:
+            said = "takes too long" if late.is_set() else f"broke off: {error}"
+            raise ClusterError(Reason.CLUSTER_UNREACHABLE, f"the answer {said}") from error
+        finally:
+            alarm.cancel()
+        if late.is_set():
             self.close()
-            raise
+            raise ClusterError(Reason.CLUSTER_UNREACHABLE, "the answer takes too long")
         self._response.release_conn()
         return bytes(content)
 
@@ -72,8 +81,11 @@ class Answer:
             if self._done:
                 return
             self._done = True
-            with contextlib.suppress(OSError, ValueError, RuntimeError, AttributeError):
-                self._response.shutdown()
+            self._shut_down()
+
+    def _shut_down(self) -> None:
+        with contextlib.suppress(OSError, ValueError, RuntimeError, AttributeError):
+            self._response.shutdown()
 
     def close(self) -> None:
         """Give the connection up; only for the thread that reads."""

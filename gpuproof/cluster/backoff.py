@@ -26,6 +26,33 @@ class Patience:
     """A watch that says nothing for this long is opened anew: bookmarks come about each minute."""
 
 
+class Outage:
+    """Since when a server has answered nothing at all, over every request to it; safe for any thread.
+
+    Patience is spent once an outage and not once a request: who asks a server that has been gone for a minute already
+    gets one attempt.
+    """
+
+    def __init__(self, give_up_s: float) -> None:
+        self._give_up_s = give_up_s
+        self._lock = threading.Lock()
+        self._since: float | None = None
+        self._last = 0.0
+
+    def over(self) -> None:
+        """The server has answered."""
+        with self._lock:
+            self._since = None
+
+    def goes_on(self, now: float) -> float:
+        """No answer came; when the outage began. One that nobody noticed for longer than all patience is forgotten."""
+        with self._lock:
+            if self._since is None or now - self._last > self._give_up_s:
+                self._since = now
+            self._last = now
+            return self._since
+
+
 @dataclass
 class Backoff:
     """One run of attempts; `wait` sleeps and says whether another attempt is allowed."""
@@ -33,6 +60,7 @@ class Backoff:
     patience: Patience
     stop: threading.Event = field(default_factory=threading.Event)
     clock: Callable[[], float] = time.monotonic
+    outage: Outage | None = None
     failures: int = 0
     _since: float | None = None
 
@@ -41,11 +69,14 @@ class Backoff:
         self.failures = 0
         self._since = None
 
-    def wait(self, retry_after_s: float | None = None) -> bool:
+    def wait(self, retry_after_s: float | None = None, *, answered: bool = True) -> bool:
         """Sleep before the next attempt; False when patience is at its end or `stop` was set."""
         now = self.clock()
+        began = now
+        if self.outage is not None and not answered:
+            began = self.outage.goes_on(now)
         if self._since is None:
-            self._since = now
+            self._since = began
         delay = min(self.patience.first_s * 2.0**self.failures, self.patience.longest_s)
         if retry_after_s is not None:
             delay = max(delay, retry_after_s)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +17,10 @@ import urllib3
 from kubernetes import client, config
 from yaml import YAMLError
 
-from gpuproof.cluster import raw
+from gpuproof.cluster import deadlines, raw
 from gpuproof.cluster.answers import Answer, error_of
-from gpuproof.cluster.backoff import RETRIED_STATUSES, Backoff, Patience
+from gpuproof.cluster.backoff import RETRIED_STATUSES, Backoff, Outage, Patience
+from gpuproof.cluster.lists import an_object, listed
 from gpuproof.cluster.port import ClusterError, Counters, Listing, Resource, Watch
 from gpuproof.cluster.watching import ResumingWatch
 from gpuproof.failure import Reason
@@ -49,6 +51,7 @@ class KubeCluster:
     def __init__(self, credentials: _Credentials, patience: Patience) -> None:
         self._credentials = credentials
         self._patience = patience
+        self._outage = Outage(patience.give_up_s)
         self._lock = threading.Lock()
         self._requests = 0
         self._bytes = 0
@@ -75,18 +78,20 @@ class KubeCluster:
     def list_objects(
         self, resource: Resource, *, namespace: str | None = None, label_selector: str = "", field_selector: str = ""
     ) -> Listing:
-        """One answer, not paged: a page more is a request more, and the answer is streamed anyway."""
+        """Asked for unpaged (a page more is a request more), but whoever answers in pages is followed to the end."""
         query = _selectors(label_selector, field_selector)
-        answer = self._json("GET", resource.path(namespace), query)
-        return Listing(tuple(raw.objects(answer, "items")), raw.text(answer, "metadata", "resourceVersion"))
+        path = resource.path(namespace)
+        return listed(lambda more: self._json("GET", path, [*query, *more]), path)
 
     def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> raw.Raw:
         """The object; `ClusterError` with status 404 when there is none."""
-        return self._json("GET", resource.path(namespace, name))
+        path = resource.path(namespace, name)
+        return an_object(self._json("GET", path), "GET " + path)
 
     def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str | None = None) -> raw.Raw:
         """Create it; see the port for lost answers."""
-        return self._json("POST", resource.path(namespace), body=body)
+        path = resource.path(namespace)
+        return an_object(self._json("POST", path, body=body), "POST " + path)
 
     def delete(
         self, resource: Resource, name: str, *, namespace: str | None = None, grace_s: int | None = None
@@ -96,7 +101,8 @@ class KubeCluster:
         if grace_s is not None:
             options["gracePeriodSeconds"] = grace_s
         try:
-            return self._json("DELETE", resource.path(namespace, name), body=options)
+            path = resource.path(namespace, name)
+            return an_object(self._json("DELETE", path, body=options), "DELETE " + path)
         except ClusterError as error:
             if error.status == 404:
                 return {}
@@ -130,6 +136,7 @@ class KubeCluster:
             patience=self._patience,
             resource_version=resource_version,
             known=known,
+            outage=self._outage,
         )
 
     def read_log(self, namespace: str, pod: str, container: str, *, tail_lines: int, limit_bytes: int) -> str:
@@ -163,6 +170,7 @@ class KubeCluster:
             answer = self._send("GET", path, query, None, read_s=self._patience.quiet_watch_s)
         if answer.status != 200:
             raise error_of(answer, answer.body(self._patience.call_s), "watch " + path)
+        self._outage.over()
         return answer
 
     def _json(
@@ -186,19 +194,22 @@ class KubeCluster:
         patience: Patience | None = None,
     ) -> bytes:
         """One request with its retries; the body of a 2xx answer."""
-        backoff = Backoff(patience or self._patience)
+        backoff = Backoff(patience or self._patience, outage=self._outage)
         fresh, answer_lost = False, False
         while True:
+            until = time.monotonic() + self._patience.call_s
             try:
                 answer = self._send(method, path, query, body, read_s=self._patience.call_s)
-                content = answer.body(self._patience.call_s)
+                content = answer.body(until - time.monotonic())
             except ClusterError as error:
                 failure, answer_lost = error, True
             else:
+                if answer.status not in RETRIED_STATUSES:
+                    self._outage.over()
                 if 200 <= answer.status < 300:
                     return content
                 if answer.status == 409 and method == "POST" and answer_lost:
-                    return b"{}"
+                    return json.dumps({"kind": "Status", "status": "Success"}).encode()
                 failure = error_of(answer, content, f"{method} {path}")
                 if answer.status == 401 and not fresh:
                     fresh = True
@@ -207,7 +218,7 @@ class KubeCluster:
                 if answer.status not in RETRIED_STATUSES:
                     raise failure
                 answer_lost = answer_lost or answer.status >= 500
-            if not backoff.wait(failure.retry_after_s):
+            if not backoff.wait(failure.retry_after_s, answered=failure.answered):
                 raise failure
 
     def _send(self, method: str, path: str, query: Query, body: Mapping[str, Any] | None, *, read_s: float) -> Answer:
@@ -291,7 +302,9 @@ class _Credentials:
             ) from error
         settings.retries = urllib3.Retry(total=False, redirect=0)
         settings.connection_pool_maxsize = _MAX_CONNECTIONS
-        return client.ApiClient(settings)
+        api = client.ApiClient(settings)
+        deadlines.bound(api.rest_client.pool_manager)
+        return api
 
 
 def _selectors(label_selector: str, field_selector: str) -> list[tuple[str, str]]:

@@ -29,6 +29,11 @@ class ClusterError(Exception):
         self.status = status
         self.retry_after_s = retry_after_s
 
+    @property
+    def answered(self) -> bool:
+        """Whether the API server itself said so, and not a proxy in its place or nobody."""
+        return self.status is not None and self.status not in (502, 503, 504)
+
 
 @dataclass(frozen=True)
 class Resource:
@@ -85,6 +90,11 @@ class Watch(Protocol):
 
     def __iter__(self) -> Iterator[WatchEvent]: ...
 
+    @property
+    def live(self) -> bool:
+        """Whether changes can arrive now; False while it is being opened, or waits to be opened anew."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -105,7 +115,9 @@ class Cluster(Protocol):
 
     def list_objects(
         self, resource: Resource, *, namespace: str | None = None, label_selector: str = "", field_selector: str = ""
-    ) -> Listing: ...
+    ) -> Listing:
+        """Everything there is, in one or more pages; an answer that is no list is an error and never an empty one."""
+        ...
 
     def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Raw: ...
 

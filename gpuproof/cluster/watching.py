@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from gpuproof.cluster import raw
-from gpuproof.cluster.backoff import Backoff, Patience
+from gpuproof.cluster.backoff import Backoff, Outage, Patience
 from gpuproof.cluster.port import ClusterError, Listing, WatchEvent
 from gpuproof.failure import Reason
 
@@ -49,17 +49,24 @@ class ResumingWatch:
         patience: Patience,
         resource_version: str = "",
         known: Iterable[tuple[str, str]] = (),
+        outage: Outage | None = None,
     ) -> None:
         self._open_stream = open_stream
         self._list_now = list_now
         self._version = resource_version
         self._known = set(known)
         self._closed = threading.Event()
-        self._backoff = Backoff(patience, self._closed)
+        self._backoff = Backoff(patience, self._closed, outage=outage)
         self._stream: Stream | None = None
         self._lock = threading.Lock()
         self._relist = False
         self._hasty = 0
+
+    @property
+    def live(self) -> bool:
+        """Whether a stream stands open; False until the first one does, and while it is opened anew or waits to be."""
+        with self._lock:
+            return self._stream is not None
 
     def close(self) -> None:
         """End the iteration; safe from any thread and more than once."""
@@ -82,7 +89,7 @@ class ResumingWatch:
                     self._relist = True
                 elif error.reason is not Reason.CLUSTER_UNREACHABLE:
                     raise
-                if not self._backoff.wait(error.retry_after_s) and not self._closed.is_set():
+                if not self._backoff.wait(error.retry_after_s, answered=error.answered) and not self._closed.is_set():
                     raise
 
     def _one_stream(self) -> Iterator[WatchEvent]:

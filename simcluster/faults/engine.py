@@ -68,11 +68,16 @@ class FaultEngine:
         return on_admission
 
     def prepare(self, target: Target) -> None:
-        """Strike what strikes at the start (before any node registers), and lie in wait with the rest."""
+        """Strike what strikes at the start (before any node registers), and lie in wait with the rest.
+
+        Raises `NoNetemError` where a fault needs what this kernel lacks.
+        """
         self._target = target
         target.site.claims.armed = any(
             isinstance(action, file.TroubleStorage) for fault in self._faults for action in fault.action
         )
+        if any(isinstance(action, outages.ImpairLink) for fault in self._faults for action in fault.action):
+            target.site.fabric.require_netem()
         for action in self._actions_at_start():
             self._strike(action, target)
         if self._waiting:

@@ -83,6 +83,12 @@ class Fabric:
         for index in self._ends(node):
             self._shaper.impair(index, delay_ms=delay_ms, loss_percent=loss_percent)
 
+    def require_netem(self) -> None:
+        """Raises `NoNetemError` where this kernel can neither delay nor lose packets."""
+        index = socket.if_nametoindex(BRIDGE)
+        self._shaper.impair(index, delay_ms=0.0, loss_percent=0.0)
+        self._shaper.free(index)
+
     def cut_uplink(self, node: str, *, cut: bool) -> None:
         """Pull a node's cable, or plug it in again."""
         for index in self._ends(node):

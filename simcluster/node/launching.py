@@ -105,7 +105,7 @@ class LaunchPlanner:
         state = self._gpu_state(container["name"])
         self._node.gpus.show(state, seen)
         if seen:
-            variables["NVIDIA_VISIBLE_DEVICES"] = ",".join(seen)
+            variables["NVIDIA_VISIBLE_DEVICES"] = ",".join(dict.fromkeys(unit.partition("::")[0] for unit in seen))
         variables["SIMCLUSTER_GPU_STATE"] = _GPU_STATE
         variables["PATH"] = f"{_TOOLS}/gpu/bin:{variables.get('PATH', '')}"
         libraries = [f"{_TOOLS}/gpu/lib", variables.get("LD_LIBRARY_PATH", "")]

@@ -6,18 +6,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 
+from gpuproof import simulation
+from gpuproof.cluster.kube import connect
+from gpuproof.cluster.port import NODES
 from gpuproof.record import read_record
 
 GPUPROOF = [sys.executable, "-c", "from gpuproof.cli import main; main()"]
-SIMULATED = ["--profile", "thresholds/simulated.toml", "--cluster", "sim"]
+PROFILE = ["--profile", "thresholds/simulated.toml"]
 PATIENCE_S = 90.0
 
 
@@ -33,25 +36,30 @@ class Started:
         record = self.out / "record.jsonl"
         return [str(line["event"]) for line in read_record(record)] if record.exists() else []
 
+    def verdicts(self) -> list[str]:
+        record = self.out / "record.jsonl"
+        return [line["verdict"] for line in read_record(record) if "verdict" in line] if record.exists() else []
+
     def wait_for(self, event: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        pause = 0.05
-        while event not in self.events():
-            assert self.process.poll() is None, "the run ended early"
-            assert time.monotonic() < deadline, f"no {event} within {PATIENCE_S} s"
-            try:
-                self.process.wait(pause)
-            except subprocess.TimeoutExpired:
-                continue
+        wait_until(lambda: event in self.events(), self)
         self.family = psutil.Process(self.process.pid).children(recursive=True)
 
     def family_is_gone(self) -> bool:
         return not psutil.wait_procs(self.family, timeout=20)[1]
 
 
+def wait_until(happened: Callable[[], bool], run: Started) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not happened():
+        assert run.process.poll() is None, f"the run ended early: {(run.out.parent / 'output').read_text()}"
+        assert time.monotonic() < deadline, f"did not happen within {PATIENCE_S} s"
+        with suppress(subprocess.TimeoutExpired):
+            run.process.wait(0.05)
+
+
 @contextmanager
-def running(out: Path, *arguments: str) -> Iterator[Started]:
-    command = [*GPUPROOF, "run", *SIMULATED, "--out", str(out), *arguments]
+def running(out: Path, *arguments: str, cluster: Sequence[str] = ("--cluster", "sim")) -> Iterator[Started]:
+    command = [*GPUPROOF, "run", *PROFILE, *cluster, "--out", str(out), *arguments]
     with (out.parent / "output").open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
     started = Started(process, out, [])
@@ -88,21 +96,16 @@ def test_an_interrupted_run_tidies_up_and_is_undecided(tmp_path: Path, number: s
 
 def test_an_interrupt_after_a_failure_stays_rejected(tmp_path: Path) -> None:
     with running(tmp_path / "run", "--sim-fault", "node-offers-one-gpu") as run:
-        run.wait_for("verdict")
-        deadline = time.monotonic() + PATIENCE_S
-        record = tmp_path / "run" / "record.jsonl"
-        while not any(line.get("verdict") == "FAIL" for line in read_record(record)):
-            assert time.monotonic() < deadline
-            assert run.process.poll() is None
+        wait_until(lambda: "FAIL" in run.verdicts(), run)
         run.process.send_signal(signal.SIGINT)
         assert run.process.wait(PATIENCE_S) == 1
 
 
-def test_a_killed_run_leaves_no_process_and_its_record_is_rendered_and_resumed(tmp_path: Path) -> None:
+def test_a_killed_run_leaves_no_process_and_is_rendered_as_undecided(tmp_path: Path) -> None:
     before = machine()
     out = tmp_path / "run"
     with running(out) as run:
-        run.wait_for("verdict")
+        run.wait_for("job_started")
         run.process.kill()
         run.process.wait()
     assert run.family_is_gone()
@@ -111,14 +114,55 @@ def test_a_killed_run_leaves_no_process_and_its_record_is_rendered_and_resumed(t
     done = subprocess.run([*GPUPROOF, "report", str(out)], capture_output=True, timeout=60, check=False)
     assert done.returncode == 3
     assert "UNDECIDED" in (out / "report.html").read_text()
-    settled = [line for line in read_record(out / "record.jsonl") if line["event"] == "verdict"]
-    assert settled
-    resumed = subprocess.run(
-        [*GPUPROOF, "run", *SIMULATED, "--resume", str(out)], capture_output=True, timeout=PATIENCE_S, check=False
-    )
-    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
-    lines = read_record(out / "record.jsonl")
-    measured = [line for line in lines if line["event"] == "measurement"]
-    again = {(line["check"], line["subject"]) for line in settled}
-    after = [line["seq"] for line in lines if line["event"] == "resumed"][-1]
-    assert not [line for line in measured if line["seq"] > after and (line["check"], line["subject"]) in again]
+
+
+def test_a_killed_run_is_resumed_on_its_cluster_and_on_no_other(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    resume = [*GPUPROOF, "run", *PROFILE, "--resume", str(out)]
+    with simulation.start() as simulated:
+        here = ["--kubeconfig", str(simulated.kubeconfig)]
+        with running(out, cluster=here) as run:
+            wait_until(lambda: "PASS" in run.verdicts(), run)
+            run.process.kill()
+            run.process.wait()
+        settled = {(line["check"], line["subject"]) for line in read_record(out / "record.jsonl") if "verdict" in line}
+        elsewhere = subprocess.run([*resume, "--cluster", "sim"], capture_output=True, timeout=60, check=False)
+        assert elsewhere.returncode == 2, elsewhere.stdout + elsewhere.stderr
+        assert b"another cluster" in elsewhere.stderr
+        resumed = subprocess.run([*resume, *here], capture_output=True, timeout=PATIENCE_S, check=False)
+        assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+        lines = read_record(out / "record.jsonl")
+        since = [line["seq"] for line in lines if line["event"] == "resumed"][-1]
+        measured = {(m["check"], m["subject"]) for m in lines if m["event"] == "measurement" and m["seq"] > since}
+        assert settled
+        assert not measured & settled
+        again = subprocess.run([*resume, *here], capture_output=True, timeout=60, check=False)
+        assert (again.returncode, b"finished" in again.stderr) == (2, True)
+        left = subprocess.run([*GPUPROOF, "clean", *here, "--yes"], capture_output=True, timeout=60, check=False)
+        assert left.returncode == 0
+        assert b"deleted" in left.stdout
+
+
+def test_a_node_that_leaves_after_it_passed_has_not_passed(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with simulation.start() as simulated:
+        cluster = connect(kubeconfig=simulated.kubeconfig)
+        try:
+            with running(out, cluster=["--kubeconfig", str(simulated.kubeconfig)]) as run:
+                wait_until(lambda: run.verdicts().count("PASS") >= 6, run)
+                cluster.delete(NODES, "gpu-01")
+                assert run.process.wait(PATIENCE_S) == 1, (tmp_path / "output").read_text()
+        finally:
+            cluster.close()
+    last = [line for line in read_record(out / "record.jsonl") if line["event"] == "verdict"]
+    of_node = [line for line in last if line["subject"] == "gpu-01" and line["check"] == "gpu_inventory"]
+    assert (of_node[-1]["verdict"], of_node[-1]["reason_code"]) == ("FAIL", "node_lost")
+
+
+def test_two_runs_cannot_share_a_folder(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with running(out) as run:
+        run.wait_for("planned")
+        second = [*GPUPROOF, "run", *PROFILE, "--cluster", "sim", "--out", str(out)]
+        done = subprocess.run(second, capture_output=True, timeout=60, check=False)
+        assert (done.returncode, b"already holds a run" in done.stderr) == (2, True)

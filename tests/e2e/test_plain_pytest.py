@@ -33,12 +33,19 @@ from gpuproof import Hold, NodeSubject, RunWorkload
 pytestmark = pytest.mark.check("odd")
 '''
 TEST = "def test_odd(node: NodeSubject, run_workload: RunWorkload, hold: Hold) -> None:\n"
+MADE_UP = """    from workloads.contract import Measurement, Sample
+    hold(Measurement("gpu_inventory", "r", node.name, "p", 1, 1, (Sample("gpus_visible", 2.0, "count"),)))
+"""
 ODD = {
     "swallows the failure": TEST + "    try:\n        hold()\n    except BaseException:\n        pass\n",
     "skips itself": TEST + '    pytest.skip("no reason")\n    hold()\n',
     "is marked to be skipped": '@pytest.mark.skip(reason="x")\n' + TEST + "    hold()\n",
     "is expected to fail": '@pytest.mark.xfail(reason="x", strict=False)\n' + TEST + "    hold()\n",
     "raises": TEST + '    raise RuntimeError("broke")\n    hold()\n',
+    "holds what it made up": TEST + MADE_UP,
+    "holds another node's answer": TEST + '    hold(run_workload("gpu_inventory", NodeSubject("gpu-02")))\n',
+    "breaks after its verdict": TEST
+    + '    hold(run_workload("gpu_inventory", node))\n    raise RuntimeError("broke")\n',
     "holds twice": TEST + '    a = run_workload("gpu_inventory", node)\n    hold(a)\n    hold(a)\n',
 }
 
@@ -86,7 +93,9 @@ def test_checks_that_misbehave_are_errors_and_nothing_is_accepted(tmp_path: Path
     command = [sys.executable, "-c", "from gpuproof.cli import main; main()", "run", "--cluster", "sim", "--profile"]
     command += [str(tmp_path / "site.toml"), "--private-checks", str(checks), "--out", str(tmp_path / "run")]
     only = [word for number in range(len(ODD)) for word in ("--only", f"odd_{number}")]
-    done = subprocess.run([*command, *only, "--nodes", "gpu-01"], capture_output=True, timeout=100, check=False)
+    done = subprocess.run(
+        [*command, *only, "--nodes", "gpu-01", "--nodes", "gpu-02"], capture_output=True, timeout=100, check=False
+    )
     assert done.returncode == 3, done.stdout + done.stderr
     judged = {
         line["check"]: line
@@ -94,4 +103,4 @@ def test_checks_that_misbehave_are_errors_and_nothing_is_accepted(tmp_path: Path
         if line["event"] == "verdict" and line["subject"] == "gpu-01" and line["check"].startswith("odd")
     }
     verdicts = {how: judged[f"odd_{number}"]["verdict"] for number, how in enumerate(ODD)}
-    assert verdicts == dict.fromkeys(ODD, "ERROR")
+    assert verdicts == dict.fromkeys(ODD, "ERROR"), [line["reasons"] for line in judged.values()]

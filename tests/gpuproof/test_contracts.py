@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from typer.main import get_command
+from typer.testing import CliRunner
 
 import gpuproof
 from gpuproof import cli
@@ -57,32 +58,50 @@ def test_commands_and_flags() -> None:
 
 def gpuproof_command(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from gpuproof.cli import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+WRONG_USAGE = [
+    (["bogus"], "No such command"),
+    (["run"], "--profile"),
+    (["run", "--profile", "thresholds/simulated.toml", "--cluster", "real"], "--context"),
+    (["plan", "--profile", "absent.toml", "--cluster", "sim"], "absent.toml"),
+    (["plan", "--profile", "thresholds/simulated.toml"], "exactly one cluster"),
+    (["plan", "--profile", "thresholds/simulated.toml", "--cluster", "sim", "--in-cluster"], "exactly one cluster"),
+    (["plan", "--profile", "thresholds/simulated.toml", "--context", "absent-context"], "kubeconfig"),
+    (["plan", "--profile", "thresholds/simulated.toml", "--cluster", "real"], "--context"),
+    (["explain", "absent"], "there is no check 'absent'"),
+    (["report", "absent"], "absent"),
+    (["clean"], "exactly one cluster"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), WRONG_USAGE, ids=[" ".join(words) for words, _ in WRONG_USAGE])
+def test_wrong_usage_is_two_with_a_sentence_on_standard_error(
+    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    done = CliRunner().invoke(cli.app, arguments)
+    assert (done.exit_code, said in done.stderr) == (2, True), done.output
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["bogus"], "No such command"),
-        (["run"], "--profile"),
-        (["run", "--profile", "absent.toml", "--cluster", "sim"], "absent.toml"),
-        (["run", "--profile", "thresholds/simulated.toml"], "exactly one cluster"),
-        (["run", "--profile", "thresholds/simulated.toml", "--cluster", "sim", "--in-cluster"], "exactly one cluster"),
-        (["run", "--profile", "thresholds/simulated.toml", "--context", "absent-context"], "kubeconfig"),
-        (["plan", "--profile", "thresholds/simulated.toml", "--cluster", "real"], "--context"),
-        (["explain", "absent"], "there is no check 'absent'"),
-        (["report", "absent"], "absent"),
+        (["--profile", "absent.toml", "--cluster", "sim"], "absent.toml"),
+        (
+            ["--profile", "thresholds/simulated.toml", "--cluster", "sim", "--private-checks", "absent"],
+            "no such folder",
+        ),
     ],
 )
-def test_wrong_usage_is_two_with_a_sentence_on_standard_error(
-    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    done = gpuproof_command(*arguments)
+def test_a_run_that_cannot_start_is_two_and_no_traceback(arguments: list[str], said: str, tmp_path: Path) -> None:
+    done = gpuproof_command("run", *arguments, "--out", str(tmp_path / "run"))
     assert (done.returncode, said in done.stderr) == (2, True), done.stderr
     assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run" / "record.jsonl").exists()
 
 
 def test_help_of_every_command_is_free() -> None:
     for command in COMMANDS:
-        assert gpuproof_command(command, "--help").returncode == 0
+        assert CliRunner().invoke(cli.app, [command, "--help"]).exit_code == 0

@@ -44,6 +44,7 @@ def sweep(
     on_result: Callable[[Result], bool | None] | None = None,
     stop: threading.Event | None = None,
     jobs: list[StartedJob] | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> tuple[dict[str, Result], SweepSummary]:
     """Run one sweep; each result by node, after a check that none came twice."""
     results: list[Result] = []
@@ -59,6 +60,7 @@ def sweep(
         cluster.inventory(),
         not_ready_grace_s=0.3,
         on_job=jobs.append if jobs is not None else lambda _: None,
+        clock=clock,
     )
     request = SweepRequest("probe_check", "probe", {}, wanted, gpus, deadlines)
     summary = sweeper.run(request, take, stop or threading.Event())
@@ -317,3 +319,97 @@ def test_a_second_sweep_knows_what_the_first_saw() -> None:
     assert "n1" not in sweeper.inventory.nodes
     assert reasons({result.node: result for result in seen}) == {"n1": Reason.NODE_MISSING}
     assert second.requests == 5  # the sources are there already
+
+
+class Jumping:
+    """A clock that can be set forward, as it seems to a process that was stopped for a while."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead
+
+
+def later(seconds: float, call: Callable[..., None], *arguments: Any) -> threading.Timer:
+    timer = threading.Timer(seconds, call, arguments)
+    timer.start()
+    return timer
+
+
+def test_time_in_which_the_harness_was_stopped_is_nobodys_delay() -> None:
+    cluster, clock = ToyCluster.of(2, n1=toy.hangs), Jumping()
+    timers: list[threading.Timer] = []
+
+    def stopped(result: Result) -> None:
+        if result.node == "n0":
+            clock.ahead += 25.0  # of the 30 s that n1 may run
+            timers.append(later(0.5, cluster.finish, "n1"))
+            clock.ahead += 25.0
+
+    results, summary = sweep(cluster, on_result=stopped, clock=clock)
+    for timer in timers:
+        timer.join()
+    assert reasons(results) == {}
+    assert cluster.lists == 0
+    assert summary.requests == 6
+
+
+def test_what_has_arrived_is_read_before_time_condemns() -> None:
+    cluster = ToyCluster.of(2, n1=toy.hangs)
+
+    def slow(result: Result) -> None:
+        if result.node == "n0":
+            cluster.finish("n1")
+            late = time.monotonic() + 0.9
+            threading.Event().wait(late - time.monotonic())  # longer than n1 may run, and no stall yet
+
+    results, _ = sweep(cluster, deadlines=SHORT, on_result=slow)
+    assert reasons(results) == {}
+    assert cluster.lists == 0
+
+
+def test_time_in_which_a_watch_is_broken_is_nobodys_delay() -> None:
+    cluster = ToyCluster.of(2, n1=toy.hangs)
+    timers: list[threading.Timer] = []
+
+    def broken(result: Result) -> None:
+        if result.node == "n0":
+            cluster.be_live(False)
+            timers.append(later(1.2, cluster.finish, "n1"))  # three times as long as it may run
+
+    results, _ = sweep(cluster, deadlines=SHORT, on_result=broken)
+    for timer in timers:
+        timer.join()
+    assert reasons(results) == {}
+
+
+@pytest.mark.parametrize("count", [2, 64])
+def test_a_watch_that_says_nothing_blames_no_node(count: int) -> None:
+    cluster = ToyCluster.of(count)
+    cluster.mute = True
+    results, summary = sweep(cluster, deadlines=SHORT)
+    assert reasons(results) == {}
+    assert summary.requests == 8  # one list, one watch more
+
+
+def test_a_watch_that_falls_silent_is_opened_anew() -> None:
+    cluster = ToyCluster.of(3, n1=toy.hangs, n2=toy.hangs)
+    cluster.mute = True
+
+    def heard(result: Result) -> None:
+        if result.node == "n0":
+            cluster.mute = False
+            cluster.finish("n1")
+
+    results, summary = sweep(cluster, deadlines=SHORT, on_result=heard)
+    assert reasons(results) == {"n2": Reason.DEADLINE_EXCEEDED}
+    assert summary.requests <= 10
+
+
+@pytest.mark.parametrize("behaviour", [toy.hangs, toy.silent])
+def test_a_deadline_says_nothing_while_the_pods_cannot_be_looked_at(behaviour: toy.Behaviour) -> None:
+    cluster = ToyCluster.of(2, n0=behaviour, n1=behaviour)
+    cluster.refuse_lists = ClusterError(Reason.HARNESS_ERROR, "odd", 418)
+    results, _ = sweep(cluster, deadlines=SHORT)
+    assert set(reasons(results).values()) == {Reason.CLUSTER_UNREACHABLE}

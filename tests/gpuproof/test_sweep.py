@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from gpuproof.cluster.port import WatchEvent
 from gpuproof.expectation import Deadlines
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.inventory import read_inventory
+from gpuproof.measured import Expected
 from gpuproof.node_board import NodeBoard
 from gpuproof.sweep import SweepState
 from gpuproof.visits import NotVisited, Result, SweepRequest, Visited
@@ -82,7 +84,9 @@ def test_a_slow_pull_does_not_use_up_the_time_to_measure() -> None:
     sweep.on_pod(seen("a", "n0", phase="Running", containers={"measure": running()}), 9)
     sweep.tick(18)
     assert "n0" not in {result.node for result in sweep.drain()}
-    sweep.tick(19)
+    assert sweep.tick(19)
+    assert "n0" not in {result.node for result in sweep.drain()}
+    assert not sweep.tick(19, sure=True)
     (result,) = (result for result in sweep.drain() if result.pod == "a")
     assert isinstance(result, NotVisited)
     assert result.failure.reason is Reason.DEADLINE_EXCEEDED
@@ -96,7 +100,9 @@ def test_a_quota_that_admits_some_pods_names_the_rest() -> None:
     sweep.on_event(WatchEvent("ADDED", event("j", "FailedCreate", text, kind="Job")), 0.2)
     sweep.tick(0.3)
     assert sweep.drain() == []
-    sweep.tick(1.4)
+    assert sweep.tick(1.4)
+    assert sweep.drain() == []
+    sweep.tick(1.4, sure=True)
     assert {result.node for result in sweep.drain()} == {"n1", "n2"}
     sweep.on_pod(done("a", "n0"), 2)
     assert [type(result) for result in sweep.drain()] == [Visited]
@@ -131,7 +137,7 @@ def run(steps: list[Any]) -> list[Result]:
     for step in steps:
         if isinstance(step, float):
             now += step
-            sweep.tick(now)
+            sweep.tick(now, sure=True)
         elif step.object.get("kind") == "Event":
             sweep.on_event(step, now)
         elif "allocatable" in str(step.object.get("status")):
@@ -173,4 +179,36 @@ def test_garbage_never_crashes(obj: dict[str, Any]) -> None:
         sweep.on_pod(WatchEvent(kind, obj), 1)
         sweep.on_event(WatchEvent(kind, obj), 1)
         sweep.on_node(WatchEvent(kind, obj), 1)
-    sweep.tick(50)
+        sweep.on_list([obj], 2)
+    sweep.tick(50, sure=True)
+
+
+def test_what_a_list_shows_counts_and_what_it_lacks_is_gone() -> None:
+    sweep = state()
+    sweep.job_started("j", 3, 0)
+    sweep.on_pod(seen("a", "n0"), 0)
+    sweep.on_pod(seen("b", "n1"), 0)
+    assert sweep.tick(20)
+    assert sweep.on_list([done("a", "n0").object, seen("c", "n2").object], 20)
+    assert not sweep.on_list([done("a", "n0").object, seen("c", "n2").object], 20)
+    sweep.tick(20, sure=True)
+    results = {result.node: result for result in sweep.drain()}
+    assert isinstance(results["n0"], Visited)
+    assert isinstance(results["n1"], NotVisited)
+    assert results["n1"].failure.reason is Reason.POD_DELETED
+    assert "n2" not in results  # seen for the first time now: its time begins now
+
+
+def test_a_pod_that_cannot_be_read_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def explode(text: str, expected: Expected) -> JobFailure:
+        if expected.node == "n0":
+            raise ZeroDivisionError("whatever it is")
+        return JobFailure(Reason.NO_MEASUREMENT, "read")
+
+    monkeypatch.setattr("gpuproof.sweep.read_message", explode)
+    sweep = state()
+    sweep.job_started("j", 3, 0)
+    sweep.on_pod(done("a", "n0"), 1)
+    sweep.on_pod(done("b", "n1"), 1)
+    reasons = {result.node: result.failure.reason for result in sweep.drain() if isinstance(result, NotVisited)}
+    assert reasons == {"n0": Reason.HARNESS_ERROR, "n1": Reason.NO_MEASUREMENT}

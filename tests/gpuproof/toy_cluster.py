@@ -92,12 +92,18 @@ class ToyCluster:
     deleted: list[str] = field(default_factory=list)
     logs_read: list[str] = field(default_factory=list)
     visits: dict[str, int] = field(default_factory=dict)
+    mute: bool = False
+    """Watches on pods stay open and say nothing."""
+    refuse_lists: ClusterError | None = None
+    lists: int = 0
 
     def __post_init__(self) -> None:
         self._watches: dict[str, list[ToyWatch]] = {}
         self._lock = threading.RLock()
         self._requests = 0
         self._held: set[str] = set()
+        self._pods: dict[str, Json] = {}
+        self._version = 1
         self._pending: list[Json] = []
 
     @classmethod
@@ -122,9 +128,15 @@ class ToyCluster:
     def list_objects(
         self, resource: Resource, *, namespace: str | None = None, label_selector: str = "", field_selector: str = ""
     ) -> Listing:
-        """Nodes only."""
-        self._requests += 1
-        return Listing(tuple(self.nodes.values()) if resource is NODES else (), "1")
+        """Nodes and pods."""
+        with self._lock:
+            self._requests += 1
+            if resource is NODES:
+                return Listing(tuple(self.nodes.values()), "1")
+            self.lists += 1
+            if self.refuse_lists is not None:
+                raise self.refuse_lists
+            return Listing(tuple(self._pods.values()), str(self._version))
 
     def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Raw:
         """Nothing is ever found."""
@@ -199,6 +211,18 @@ class ToyCluster:
         for watch in self._watches.get(plural, []):
             watch.inbox.put(error)
 
+    def finish(self, node_name: str) -> None:
+        """The pod that runs on a node measures after all."""
+        with self._lock:
+            bound = next(pod for pod in self._pods.values() if pod["spec"].get("nodeName") == node_name)
+            for state in measures(self, bound):
+                self._tell(PODS.plural, "MODIFIED", state)
+
+    def be_live(self, live: bool) -> None:
+        """Every watch there is stands open, or is known not to."""
+        for watch in [watch for watches in self._watches.values() for watch in watches]:
+            watch.live = live
+
     def _start(self, job: Mapping[str, Any]) -> None:
         name, spec = job["metadata"]["name"], job["spec"]
         if self.refused:
@@ -245,6 +269,12 @@ class ToyCluster:
                 self._held.discard(node_name)
 
     def _tell(self, plural: str, kind: str, obj: Json) -> None:
+        if plural == PODS.plural:
+            self._version += 1
+            obj = obj | {"metadata": obj["metadata"] | {"resourceVersion": str(self._version)}}
+            self._pods[obj["metadata"]["name"]] = obj
+            if self.mute:
+                return
         for watch in self._watches.get(plural, []):
             watch.inbox.put(WatchEvent(kind, obj))
 
@@ -253,6 +283,7 @@ class ToyWatch:
     """A watch over a queue."""
 
     def __init__(self) -> None:
+        self.live = True
         self.inbox: queue.SimpleQueue[WatchEvent | ClusterError | None] = queue.SimpleQueue()
 
     def close(self) -> None:

@@ -16,7 +16,9 @@ from workloads.contract import Malformed, Measurement, Sample, TooLarge, Truncat
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=12)
 SCALARS = st.one_of(WORDS, st.integers(-(2**53), 2**53), st.booleans())
-SAMPLES = st.builds(Sample, WORDS, st.floats(allow_nan=False), WORDS, st.dictionaries(WORDS, SCALARS, max_size=2))
+SAMPLES = st.builds(
+    Sample, WORDS, st.floats(min_value=0.0, allow_nan=False), WORDS, st.dictionaries(WORDS, SCALARS, max_size=2)
+)
 
 
 def a_measurement(count: int = 3) -> Measurement:
@@ -45,10 +47,58 @@ def test_every_measurement_survives_the_wire(samples: list[Sample], facts: dict[
 
 
 def test_what_is_not_a_number_arrives_as_what_it_is() -> None:
-    values = (math.nan, math.inf, -math.inf)
+    values = (math.nan, math.inf)
     samples = tuple(Sample("m", value, "1", {"i": i}) for i, value in enumerate(values))
     back = contract.parse(contract.encode(Measurement("w", "", "", "", 1, 1, samples)))
-    assert [repr(sample.value) for sample in back.samples] == ["nan", "inf", "-inf"]
+    assert [repr(sample.value) for sample in back.samples] == ["nan", "inf"]
+
+
+@pytest.mark.parametrize("value", [-1.0, -math.inf, -5e-324])
+def test_a_negative_value_is_no_measurement(value: float) -> None:
+    message = contract.encode(Measurement("w", "", "", "", 1, 1, (Sample("wrong_bytes", value, "B"),)))
+    with pytest.raises(Malformed, match="negative"):
+        contract.parse(message)
+
+
+def _with(**changed: str) -> str:
+    parts = {"world": "[1,1]", "samples": "[]", "facts": "{}", "environment": "{}"} | changed
+    words = ",".join(f'"{key}":{value}' for key, value in parts.items())
+    return '{"workload":"w","run":"","node":"","pod":"",' + words + "}"
+
+
+HOSTILE = {
+    "a sample of 401 digits": _with(samples='[["m","1",[],[[1' + "0" * 400 + "]]]]"),
+    "a sample beyond 64 bits": _with(samples='[["m","1",[],[[36893488147419103232]]]]'),
+    "a world of 401 digits": _with(world="[1" + "0" * 400 + ",1]"),
+    "a label of 401 digits": _with(samples='[["m","1",["gpu"],[[1' + "0" * 400 + ",1]]]]"),
+    "a fact of 401 digits": _with(facts='{"a":[1' + "0" * 400 + "]}"),
+    "5000 digits": _with(world="[" + "9" * 5000 + ",1]"),
+    "a negative count": _with(world="[-1,1]"),
+    "NaN is no JSON": _with(facts='{"a":NaN}'),
+    "half a character": _with(facts='{"a":"\\ud800"}'),
+    "a key twice": _with(samples='[["m","1",["gpu","gpu"],[[0,1,1]]]]'),
+    "deep": _with(facts='{"a":' + "[" * 3000 + "]" * 3000 + "}"),
+}
+
+
+@pytest.mark.parametrize("encoding", ["json", "zlib"])
+@pytest.mark.parametrize("payload", list(HOSTILE.values()), ids=list(HOSTILE))
+def test_hostile_values_are_malformed_and_nothing_else(payload: str, encoding: str) -> None:
+    packed = base64.b64encode(zlib.compress(payload.encode())).decode() if encoding == "zlib" else payload
+    with pytest.raises(Malformed):
+        contract.parse(contract._frame(encoding, packed))
+
+
+@pytest.mark.parametrize("length", ["²", "٣", "9" * 5000, "-1", "1.0", ""])
+def test_a_length_that_is_no_plain_number_is_malformed(length: str) -> None:
+    with pytest.raises(Malformed, match="length"):
+        contract.parse(f"gpuproof/1 json {length} 00000000\n{{}}")
+
+
+def test_what_follows_the_deflated_payload_is_refused() -> None:
+    whole = base64.b64decode(contract.encode(a_measurement(220)).partition("\n")[2])
+    with pytest.raises(Malformed, match="follow the end"):
+        contract.parse(contract._frame("zlib", base64.b64encode(whole + b"junk").decode()))
 
 
 def test_a_long_measurement_is_deflated_and_stays_below_the_kubelets_limit() -> None:

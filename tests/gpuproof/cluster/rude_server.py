@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socketserver
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -151,3 +153,32 @@ def serving() -> Iterator[RudeServer]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
         loop.close()
+
+
+@contextmanager
+def trickling(where: str, every_s: float) -> Iterator[int]:
+    """The port of a server whose answer's `head` or `body` (plain or `chunked`) comes a byte at a time, for ever."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+    head += {"head": b"X: ", "body": b"Content-Length: 4000\r\n\r\n", "chunked": b"Transfer-Encoding: chunked\r\n\r\n"}[
+        where
+    ]
+    piece = b"1\r\n \r\n" if where == "chunked" else b" "
+    over = threading.Event()
+
+    class Trickle(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65536)
+            with contextlib.suppress(OSError):
+                self.request.sendall(head)
+                while not over.wait(every_s):
+                    self.request.sendall(piece)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Trickle) as listener:
+        thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield listener.server_address[1]
+        finally:
+            over.set()
+            listener.shutdown()
+            thread.join(10)

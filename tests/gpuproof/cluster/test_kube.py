@@ -14,9 +14,10 @@ from aiohttp import web
 
 from gpuproof.cluster.backoff import Patience
 from gpuproof.cluster.kube import KubeCluster, connect
-from gpuproof.cluster.port import CONFIG_MAPS, JOBS, NODES, PODS, ClusterError
+from gpuproof.cluster.port import CONFIG_MAPS, JOBS, NAMESPACES, NODES, PODS, ClusterError
 from gpuproof.failure import Reason
 from gpuproof.inventory import read_inventory
+from gpuproof.run_namespace import clean, leftovers
 from tests.gpuproof.cluster import rude_server as rude
 
 NODES_PATH = "/api/v1/nodes"
@@ -93,6 +94,124 @@ def test_null_image_names_of_a_node_do_not_matter(server: rude.RudeServer, clust
 def test_null_list_reads_as_empty(server: rude.RudeServer, cluster: KubeCluster) -> None:
     server.on(NODES_PATH, rude.answer({"kind": "NodeList", "metadata": {}, "items": None}))
     assert cluster.list_objects(NODES).items == ()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        [],
+        {"items": []},
+        {"kind": "NodeList", "metadata": {}},
+        {"kind": "NodeList", "items": {}},
+        {"kind": "Node", "items": []},
+        {"kind": "Status", "status": "Failure", "message": "upstream", "code": 500},
+    ],
+)
+def test_an_answer_that_is_no_list_is_not_an_empty_cluster(
+    server: rude.RudeServer, cluster: KubeCluster, body: Any
+) -> None:
+    server.on(NODES_PATH, rude.answer(body))
+    with pytest.raises(ClusterError, match="not a list") as caught:
+        cluster.list_objects(NODES)
+    assert caught.value.reason is Reason.CLUSTER_UNREACHABLE
+
+
+def page(*names: str, token: str = "") -> rude.Handler:
+    metadata = {"resourceVersion": "7"} | ({"continue": token} if token else {})
+    return rude.answer(
+        {"kind": "NodeList", "metadata": metadata, "items": [{"metadata": {"name": name}} for name in names]}
+    )
+
+
+def names_of(cluster: KubeCluster) -> list[str]:
+    return [item["metadata"]["name"] for item in cluster.list_objects(NODES, label_selector="a=b").items]
+
+
+def test_every_page_of_a_list_is_read(server: rude.RudeServer, cluster: KubeCluster) -> None:
+    server.on(NODES_PATH, page("n1", token="t1"), page("n2", token="t2"), page("n3"))
+    assert names_of(cluster) == ["n1", "n2", "n3"]
+    assert [query.get("continue") for _, _, query in server.asked] == [None, "t1", "t2"]
+    assert {query["labelSelector"] for _, _, query in server.asked} == {"a=b"}
+
+
+def test_a_list_whose_pages_expire_is_begun_anew(server: rude.RudeServer, cluster: KubeCluster) -> None:
+    server.on(NODES_PATH, page("old", token="t1"), rude.fail(410, "Expired"), page("n1", token="t2"), page("n2"))
+    assert names_of(cluster) == ["n1", "n2"]
+
+
+def test_a_list_that_expires_for_ever_is_an_error(server: rude.RudeServer, cluster: KubeCluster) -> None:
+    server.on(NODES_PATH, *[page("old", token="t"), rude.fail(410, "Expired")] * 5)
+    with pytest.raises(ClusterError) as caught:
+        cluster.list_objects(NODES)
+    assert caught.value.status == 410
+
+
+def test_pages_without_end_are_an_error(server: rude.RudeServer, cluster: KubeCluster) -> None:
+    server.on(NODES_PATH, page("n1", token="again"))
+    with pytest.raises(ClusterError, match="do not end"):
+        cluster.list_objects(NODES)
+
+
+@pytest.mark.parametrize("body", [{}, {"kind": "Status", "status": "Failure", "message": "upstream"}])
+def test_an_empty_answer_has_neither_made_nor_deleted_anything(
+    server: rude.RudeServer, cluster: KubeCluster, body: Any
+) -> None:
+    server.on("/api/v1/namespaces", rude.answer(body))
+    server.on("/api/v1/namespaces/ns", rude.answer(body))
+    for call in (
+        lambda: cluster.create(NAMESPACES, {"metadata": {"name": "ns"}}),
+        lambda: cluster.delete(NAMESPACES, "ns"),
+        lambda: cluster.get(NAMESPACES, "ns"),
+        lambda: leftovers(cluster),
+        lambda: clean(cluster),
+    ):
+        with pytest.raises(ClusterError, match="answer is not"):
+            call()
+
+
+@pytest.mark.parametrize("where", ["head", "body", "chunked"])
+def test_a_trickle_ends_at_the_calls_own_deadline(where: str, tmp_path: Path) -> None:
+    with rude.trickling(where, every_s=0.1) as port:
+        server = rude.RudeServer(port=port)
+        impatient = connect(
+            kubeconfig=server.kubeconfig(tmp_path), patience=Patience(give_up_s=0, call_s=0.5, connect_s=1)
+        )
+        started = time.monotonic()
+        with pytest.raises(ClusterError) as caught:
+            impatient.list_objects(NODES)
+        assert caught.value.reason is Reason.CLUSTER_UNREACHABLE
+        assert time.monotonic() - started < 3
+        impatient.close()
+
+
+def test_a_server_that_is_gone_costs_all_patience_once(server: rude.RudeServer, tmp_path: Path) -> None:
+    path = server.kubeconfig(tmp_path)
+    path.write_text(path.read_text(encoding="utf-8").replace(str(server.port), "1"), encoding="utf-8")
+    nowhere = connect(kubeconfig=path, patience=Patience(first_s=0.05, longest_s=0.2, give_up_s=1.0))
+    with pytest.raises(ClusterError):
+        nowhere.server_version()
+    attempts, started = nowhere.counters.requests, time.monotonic()
+    for _ in range(3):
+        with pytest.raises(ClusterError) as caught:
+            nowhere.delete(JOBS, "j", namespace="ns")
+        assert caught.value.reason is Reason.CLUSTER_UNREACHABLE
+    assert nowhere.counters.requests == attempts + 3
+    assert time.monotonic() - started < 0.9
+    nowhere.close()
+
+
+def test_a_watch_is_live_while_a_stream_stands(server: rude.RudeServer, cluster: KubeCluster) -> None:
+    server.on(PODS_PATH, rude.stream(added("a", 1)), rude.fail(503, "ServiceUnavailable"), rude.stream(added("b", 2)))
+    watch = cluster.watch(PODS, namespace="ns")
+    assert not watch.live
+    seen = []
+    for event in watch:
+        seen.append((event.object["metadata"]["name"], watch.live))
+        if len(seen) == 2:
+            watch.close()
+    assert seen == [("a", True), ("b", True)]
+    assert not watch.live
 
 
 def test_server_errors_and_cut_connections_are_tried_again(server: rude.RudeServer, cluster: KubeCluster) -> None:
@@ -175,7 +294,7 @@ def test_quota_and_forbidden_are_told_apart(server: rude.RudeServer, cluster: Ku
 def test_created_although_the_answer_was_lost(server: rude.RudeServer, cluster: KubeCluster) -> None:
     exists = rude.fail(409, "AlreadyExists", 'configmaps "x" already exists')
     server.on("/api/v1/namespaces/ns/configmaps", rude.cut, exists)
-    assert cluster.create(CONFIG_MAPS, {"metadata": {"name": "x"}}, namespace="ns") == {}
+    assert cluster.create(CONFIG_MAPS, {"metadata": {"name": "x"}}, namespace="ns")["status"] == "Success"
 
 
 def test_exists_already(server: rude.RudeServer, cluster: KubeCluster) -> None:

@@ -252,7 +252,7 @@ async def test_the_official_python_client(kubectl: Kubectl, kubeconfig: Path) ->
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", _SCRIPT, str(kubeconfig), stdout=pipe, stderr=pipe
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
     assert json.loads(out) == {

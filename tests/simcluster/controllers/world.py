@@ -15,7 +15,7 @@ from simcluster.controllers import clock, fields
 from simcluster.timing import Timing
 
 NS = "default"
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True)

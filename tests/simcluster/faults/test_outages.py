@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from tests.simcluster.node.cluster_process import Api, Json, Namespace, SimulatedCluster, running, state, wait_for
+from tests.simcluster.node.cluster_process import (
+    Api,
+    Json,
+    Namespace,
+    SimulatedCluster,
+    close,
+    first_line,
+    running,
+    start,
+    state,
+    wait_for,
+)
 
 _HEAD = 'id = "{id}"\ntitle = "t"\nmechanism = "m"\nsource = "this test"\n'
 _TAIL = '[[expects]]\ncheck = "c"\nsubject = "all"\nverdict = "FAIL"\n'
@@ -143,3 +154,21 @@ def test_a_gpu_that_its_plugin_calls_unhealthy_is_not_allocatable(cluster: Simul
         return found if found["allocatable"]["nvidia.com/gpu"] == "1" else None
 
     assert wait_for(status, "the plugin's word")["capacity"]["nvidia.com/gpu"] == "2"
+
+
+def test_what_the_kernel_cannot_do_is_said_at_the_start(tmp_path: Path) -> None:
+    path = fault(tmp_path, "lossy", "gpu-01", {"do": "impair-link", "loss_percent": 5})
+    process = start(tmp_path / "run", "--fault", path)
+    told = ""
+    try:
+        first_line(process)
+    except AssertionError as ended:
+        told = str(ended)
+    finally:
+        process.terminate()
+        code = process.wait(10)
+        close(process)
+    if not told:
+        pytest.skip("this kernel has netem")
+    assert "no netem" in told
+    assert code == 1
