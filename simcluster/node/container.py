@@ -338,8 +338,8 @@ class Container:
             return 126, "container not running"
         return await run_inside(self._node.site.runtime, self._attempt.process, self.launch, command)
 
-    async def kill_unhealthy(self) -> None:
-        """Liveness is lost: stop the process, and start another one unless the policy is Never (golden 28)."""
+    async def kill_unhealthy(self, probe: str) -> None:
+        """A probe has failed for good: stop the process, and start another one unless the policy is Never (28)."""
         attempt = self._attempt
         if attempt is None:
             return
@@ -347,7 +347,7 @@ class Container:
         again = self._restart.possible
         self._unhealthy = again and self._kills <= _KILLS_AT_ONCE
         told = "will be restarted" if again else "will be killed"
-        self.emit("Normal", "Killing", f"Container {self.record.name} failed liveness probe, {told}")
+        self.emit("Normal", "Killing", f"Container {self.record.name} failed {probe} probe, {told}")
         if again and not self._unhealthy:
             self._tell_back_off()
         await self._end(attempt, float(self._pod.pod["spec"].get("terminationGracePeriodSeconds") or 30))

@@ -10,8 +10,6 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-import aiohttp
-
 from simcluster.api.informer import Informer
 from simcluster.api.port import ApiError, ExecStream, KubeletRegistry, LogOptions, Object, ProxyResponse
 from simcluster.node.admission import Refusal, refuse
@@ -24,6 +22,7 @@ from simcluster.node.hollow import HollowPod
 from simcluster.node.hosts import HostsFiles
 from simcluster.node.logs import read_log
 from simcluster.node.pod import PodWorker
+from simcluster.node.proxying import fetch
 from simcluster.node.registration import allocatable, node_object, node_status
 
 _log = logging.getLogger(__name__)
@@ -293,18 +292,7 @@ class NodeKubelet:
         if not isinstance(worker, PodWorker) or not worker.address:
             raise ApiError(503, "ServiceUnavailable", f'no endpoints available for pod "{pod}"')
         host = worker.address if self.node.mode == "full" else "127.0.0.1"
-        url = f"http://{host}:{port}/{path.lstrip('/')}"
-        timeout = aiohttp.ClientTimeout(total=30)
-        try:
-            async with (
-                aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session,
-                session.request(method, url, headers=dict(headers), data=body, allow_redirects=False) as answer,
-            ):
-                return ProxyResponse(answer.status, dict(answer.headers), await answer.read())
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise ApiError(
-                503, "ServiceUnavailable", f"error trying to reach service: dial tcp {host}:{port}: {error}"
-            ) from error
+        return await fetch(host, port, method, path, headers, body)
 
 
 def _is_new(pod: Object) -> bool:

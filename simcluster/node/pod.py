@@ -14,27 +14,24 @@ from pathlib import Path
 from typing import Any
 
 from simcluster.api.port import ApiError, Object
-from simcluster.node.accounts import AccountTokens
 from simcluster.node.clock import now
 from simcluster.node.container import Container
 from simcluster.node.context import NodeContext
-from simcluster.node.hosts import HostsFiles, resolver_file
+from simcluster.node.hosts import HostsFiles
 from simcluster.node.launching import LaunchPlanner
-from simcluster.node.network import Lease
 from simcluster.node.plan import planned
 from simcluster.node.podrdma import PodRdma
+from simcluster.node.podvolumes import PodVolumes
 from simcluster.node.reporting import StatusReporter, is_older
-from simcluster.node.runtime import GATEWAY, Launch, LaunchError
+from simcluster.node.runtime import Launch
+from simcluster.node.sandbox import PodSandbox
 from simcluster.node.sources import PodFacts
 from simcluster.node.states import LOST
 from simcluster.node.status import PodView
-from simcluster.node.volumes import MountError, NodeStorage, VolumeBuilder
 
 _DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 _DELETE_LAG_S = 0.5
 """From a deleted pod's last status to the kubelet's own DELETE (02, 04b, 05f: 0.4 to 1 s)."""
-_REFRESH_S = 60.0
-"""A real kubelet brings mounted ConfigMaps and Secrets up to date about once a minute."""
 _log = logging.getLogger(__name__)
 
 
@@ -51,14 +48,12 @@ class PodWorker:
             item.record.name: Container(self, item.spec, item.record, item.restart_policy) for item in planned(pod)
         }
         self.finished = asyncio.Event()
-        self._hosts = hosts
         self._start_time = now()
-        self._lease: Lease | None = None
-        self._sandbox = False
         self._show_address = False
         self._final = False
         self._deadline_passed = False
         self._rdma = PodRdma(node, pod, self.directory)
+        self._sandbox = PodSandbox(node, hosts, pod, self.directory, self._rdma)
         share_pids = bool(pod["spec"].get("shareProcessNamespace"))
         self._planner = LaunchPlanner(node, self.uid, self.directory, self._rdma, share_pids=share_pids)
         self._dirty = asyncio.Event()
@@ -116,13 +111,13 @@ class PodWorker:
         for other in self.containers.values():
             if other is not container:
                 other.look()
-        self._show_address = self._sandbox
+        self._show_address = self._sandbox.ready
         self._dirty.set()
 
     @property
     def address(self) -> str:
         """The pod's IP, or "" before it has one."""
-        return self._lease.address if self._lease is not None else ""
+        return self._sandbox.address
 
     async def launch_for(self, container: Object, env: Mapping[str, str], argv: list[str], message: Path) -> Launch:
         """How to start a container: its root with volumes, files and devices."""
@@ -154,37 +149,19 @@ class PodWorker:
             await self._finish()
 
     async def _set_up_volumes(self) -> bool:
-        site = self.node.site
-        storage = NodeStorage(self.directory / "volumes", site.claims, self.node.directory / "host")
-        builder = VolumeBuilder(site.client, self.facts(), storage, AccountTokens(site.tokens))
-        delay_s = 0.5
-        while not self.stopping:
-            try:
-                self._planner.volumes = await builder.build()
-            except MountError as failure:
-                self.node.events.emit(self.pod, "Warning", "FailedMount", str(failure))
-                await asyncio.sleep(self.node.site.timing.s(delay_s))
-                delay_s = min(delay_s * 2, 122.0)
-                continue
-            if builder.changeable:
-                self._spawn(self._refresh_volumes(builder), "volumes")
-            return True
-        return False
-
-    async def _refresh_volumes(self, builder: VolumeBuilder) -> None:
-        while not self.done:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.finished.wait(), self.node.site.timing.s(_REFRESH_S))
-                return
-            builder.facts = self.facts()
-            await builder.refresh()
+        volumes = PodVolumes(self.node, self.facts, self.directory)
+        places = await volumes.set_up(lambda: self.stopping)
+        if places is None:
+            return False
+        self._planner.volumes = places
+        self._spawn(volumes.keep_fresh(self.finished), "volumes")
+        return True
 
     async def _set_up_sandbox(self) -> bool:
         timing = self.node.site.timing
         while not self.stopping:
-            trouble = self.node.troubles.sandbox_error or await self._make_sandbox()
+            trouble = self.node.troubles.sandbox_error or await self._sandbox.make()
             if not trouble:
-                self._sandbox = True
                 self._dirty.set()
                 # A real kubelet shows the ready sandbox before any container: give the status time to be written.
                 await asyncio.sleep(0)
@@ -194,32 +171,6 @@ class PodWorker:
             )
             await asyncio.sleep(timing.s(12.0))
         return False
-
-    async def _make_sandbox(self) -> str:
-        site = self.node.site
-        self._lease = self._lease or site.addresses.take()
-        hostname = self.pod["spec"].get("hostname") or self.pod["metadata"]["name"]
-        if self.node.mode == "full":
-            try:
-                await site.runtime.create_sandbox(
-                    self.uid,
-                    hostname,
-                    self._lease.cidr,
-                    self._lease.number,
-                    bridge=self.node.bridge,
-                    interfaces=self._rdma.attach(self._lease),
-                )
-                self._rdma.connected()
-            except LaunchError as failure:
-                return f"rpc error: code = Unknown desc = failed to create network namespace: {failure}"
-            subdomain = self.pod["spec"].get("subdomain")
-            namespace = self.pod["metadata"]["namespace"]
-            names = [f"{hostname}.{subdomain}.{namespace}.svc.cluster.local"] if subdomain else []
-            self._hosts.add(self.directory / "hosts", namespace, f"{self.address}\t{' '.join([*names, hostname])}")
-            (self.directory / "hostname").write_text(hostname + "\n")
-            (self.directory / "nsswitch.conf").write_text("hosts: files dns\n")
-            (self.directory / "resolv.conf").write_text(resolver_file(namespace, GATEWAY))
-        return ""
 
     # ---- the way down
 
@@ -287,11 +238,7 @@ class PodWorker:
     async def _let_go(self) -> None:
         self._rdma.detach()
         self._planner.forget(list(self.containers))
-        self._hosts.remove(self.directory / "hosts")
-        if self._sandbox and self.node.mode == "full":
-            await self.node.site.runtime.release_sandbox(self.uid)
-        if self._lease is not None:
-            self.node.site.addresses.give_back(self._lease)
+        await self._sandbox.release()
         await self._lose_waiting_sidecars()
 
     async def _lose_waiting_sidecars(self) -> None:
@@ -336,7 +283,7 @@ class PodWorker:
             host_ip=self.node.host_ip,
             start_time=self._start_time,
             pod_ip=self.address if self._show_address else "",
-            sandbox_ready=self._sandbox,
+            sandbox_ready=self._sandbox.ready,
             final=self._final,
             doomed=self._deadline_passed,
             reason="DeadlineExceeded" if self._deadline_passed else "",

@@ -36,8 +36,8 @@ class Probed(Protocol):
         """Run a command inside; its exit code and the beginning of what it wrote."""
         ...
 
-    async def kill_unhealthy(self) -> None:
-        """Liveness is lost: end the process, so that the restart policy decides."""
+    async def kill_unhealthy(self, probe: str) -> None:
+        """The startup or liveness probe has failed for good: end the process, so that the restart policy decides."""
         ...
 
 
@@ -51,7 +51,7 @@ async def watch_probes(container: Probed) -> None:
     spec = container.spec
     startup = spec.get("startupProbe")
     if startup and not await _until_started(container, startup):
-        await container.kill_unhealthy()
+        await container.kill_unhealthy("startup")
         return
     if startup and not spec.get("readinessProbe"):
         container.show_ready(ready=True)
@@ -96,7 +96,7 @@ async def _liveness(container: Probed) -> None:
     while failures < (probe.get("failureThreshold") or 3):
         failures = 0 if await _ask(container, probe, "Liveness") else failures + 1
         await asyncio.sleep(probe.get("periodSeconds") or 10)
-    await container.kill_unhealthy()
+    await container.kill_unhealthy("liveness")
 
 
 async def _ask(container: Probed, probe: Mapping[str, Any], kind: str) -> bool:

@@ -213,6 +213,7 @@ class Scheduler:
     async def _write_condition(self, pod: PodInfo, message: str) -> None:
         condition = {
             "type": "PodScheduled",
+            "observedGeneration": fields.meta(pod.raw).get("generation", 1),
             "status": "False",
             "lastProbeTime": None,
             "lastTransitionTime": clock.stamp(),

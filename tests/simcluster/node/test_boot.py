@@ -36,10 +36,15 @@ def started(directory: Path, *arguments: str) -> tuple[subprocess.Popen[bytes], 
     return process, cluster, family
 
 
+def lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def assert_gone(family: list[psutil.Process], directory: Path) -> None:
-    wait_for(
-        lambda: not [one for one in family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE], "all end"
-    )
+    wait_for(lambda: not any(map(lives, family)), "all end")
     assert str(directory) not in Path("/proc/self/mounts").read_text()
 
 
