@@ -23,6 +23,7 @@ from gpuproof.catalogue import ACCEPTANCE, CatalogueError, Check, load_checks, p
 from gpuproof.cluster.kube import connect
 from gpuproof.cluster.port import Cluster, ClusterError
 from gpuproof.decision import Decision, DecisionOutcome, exit_code
+from gpuproof.manifests import ManifestError, check_pod_settings
 from gpuproof.profile import Profile, load_profile
 from gpuproof.profile_error import ProfileError
 from gpuproof.record import Recorder, RecordError, read_record
@@ -196,6 +197,10 @@ def read(options: Options) -> tuple[tuple[Check, ...], Profile]:
     _refuse_unknown_parameters(checks, profile)
     if options.image is not None:
         profile = replace(profile, pod={**profile.pod, "image": options.image})
+    try:
+        check_pod_settings(profile.pod, pool=profile.scope.pool, gpu_resource=profile.cluster.gpu_resource)
+    except ManifestError as error:
+        raise LaunchError(f"{profile.path}: {error}") from error
     return checks, profile
 
 
