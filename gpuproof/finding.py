@@ -213,8 +213,8 @@ def _gaps(limit: Limit, samples: Sequence[Sample], gpus_per_node: int) -> tuple[
 
 def _mislabelled(gpus: Sequence[Scalar], gpus_per_node: int) -> str | None:
     """Say what is wrong with the labels of a node's GPUs; None where they are exactly the integers from 0 on."""
-    distinct = {number(gpu) for gpu in gpus}
-    if len(gpus) != gpus_per_node or len(distinct) != gpus_per_node:
+    if len(gpus) != gpus_per_node:
+        distinct = {number(gpu) for gpu in gpus}
         return f"{len(gpus)} samples for {len(distinct)} GPUs, expected one for each of {gpus_per_node}"
     # A GPU "x" or 0.5 is none that exists: it would stand for one that was not measured.
     if {(type(gpu), gpu) for gpu in gpus} != {(int, index) for index in range(gpus_per_node)}:

@@ -7,16 +7,17 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
 
+from gpuproof import launch
 from gpuproof.catalogue import Check, TestCase
-from gpuproof.cluster.port import Cluster
-from gpuproof.decision import VerdictLine
+from gpuproof.cluster.port import NAMESPACES, Resource
+from gpuproof.cluster.raw import Raw
+from gpuproof.decision import DecisionOutcome, VerdictLine
 from gpuproof.expectation import CheckState, State
 from gpuproof.jobs import OnResult, SweepRequest, Visited
-from gpuproof.limits import Limit, MinFraction, Reference, Unique
+from gpuproof.limits import Limit, MinFraction, Per, Reference, Unique
 from gpuproof.plan import make_plan
 from gpuproof.profile import Profile
 from gpuproof.record import Recorder
@@ -26,6 +27,7 @@ from gpuproof.verdict import Judgement, Verdict
 from gpuproof.visits import Timings
 from tests.gpuproof.judging import limit, measurement, sample
 from tests.gpuproof.profiles import GOOD, load
+from tests.gpuproof.toy_cluster import ToyCluster, node
 from workloads.contract import Measurement
 
 NODES = ("n1", "n2", "n3", "n4")
@@ -44,8 +46,8 @@ class Rehearsed(Run):
 
     def _sweep(self, request: SweepRequest, on_result: OnResult, stop: threading.Event) -> None:
         self.swept += request.candidates
-        for node in request.candidates:
-            on_result(Visited(node, "pod", 0, self.answers[node], Timings(1, 2, 3)))
+        for name in request.candidates:
+            on_result(Visited(name, "pod", 0, self.answers[name], Timings(1, 2, 3)))
             stop.wait(0.02)  # whoever does not wait for all of them judges too early
 
 
@@ -61,8 +63,9 @@ def recorder(tmp_path: Path) -> Iterator[Recorder]:
 
 
 def prepared(profile: Profile, recorder: Recorder, *checks: Check) -> Rehearsed:
-    """A run that has planned its nodes; the cluster is never talked to."""
-    run = Rehearsed(Setting("run", profile, checks, (), simulated=True), cast(Cluster, None), recorder)
+    """A run that has planned its nodes."""
+    cluster = ToyCluster({name: node(name) for name in NODES})
+    run = Rehearsed(Setting("run", profile, checks, (), simulated=True), cluster, recorder)
     run.plan = make_plan(checks, profile, NODES)
     run.asked = {(item.name, node) for item in checks for node in NODES}
     return run
@@ -72,9 +75,9 @@ def states(profile: Profile, **states: State) -> Profile:
     return replace(profile, checks={name: CheckState(state, "why") for name, state in states.items()})
 
 
-def judged(run: Rehearsed, node: str) -> Judgement:
-    answer = run.ask("words", "words", NodeSubject(node))
-    return run.judge("words", node, [answer], time.monotonic())
+def judged(run: Rehearsed, name: str) -> Judgement:
+    answer = run.ask("words", "words", NodeSubject(name))
+    return run.judge("words", name, [answer], time.monotonic())
 
 
 class TestPrerequisites:
@@ -121,13 +124,13 @@ def held_to(profile: Profile, *limits: Limit) -> Profile:
 class TestFleet:
     @staticmethod
     def uuids(**values: str) -> dict[str, Measurement]:
-        return {node: measurement(sample(500), facts={"uuid": value}, node=node) for node, value in values.items()}
+        return {name: measurement(sample(500), facts={"uuid": value}, node=name) for name, value in values.items()}
 
     def test_one_machine_under_two_names_fails_under_both(self, profile: Profile, recorder: Recorder) -> None:
         run = prepared(held_to(profile, UNIQUE), recorder, check("words"))
         run.answers = self.uuids(n1="a", n2="b", n3="a", n4="d")
-        got = {node: judged(run, node) for node in NODES}
-        assert [got[node].verdict for node in NODES] == [Verdict.FAIL, Verdict.PASS, Verdict.FAIL, Verdict.PASS]
+        got = {name: judged(run, name) for name in NODES}
+        assert [got[name].verdict for name in NODES] == [Verdict.FAIL, Verdict.PASS, Verdict.FAIL, Verdict.PASS]
         assert got["n1"].reasons[0].endswith("also on n3")
         assert got["n3"].reasons[0].endswith("also on n1")
 
@@ -142,13 +145,13 @@ class TestFleet:
             assert run.swept == NODES
 
     def resumed(self, profile: Profile, recorder: Recorder, *limits: Limit) -> Rehearsed:
-        """`n1` to `n3` passed before; `n4` is asked now."""
+        """`n1` to `n3` passed before; `n4` measured something, was not settled and is asked now."""
         earlier = self.uuids(n1="a", n2="b", n3="c")
         held = frozenset(item.id for item in limits)
         run = prepared(held_to(profile, *limits), recorder, check("words"))
         run._taken_over = {("words", n): VerdictLine("words", n, Verdict.PASS, held=held) for n in earlier}
         measured = {("words", n): (found,) for n, found in earlier.items()}
-        run._measured_earlier = measured | {("words", "n4"): (measurement(),)}
+        run._measured_earlier = measured | {("words", "n4"): (measurement(facts={"uuid": "d"}),)}
         return run
 
     @pytest.mark.parametrize(("value", "verdict"), [("b", Verdict.FAIL), ("d", Verdict.PASS)])
@@ -175,3 +178,58 @@ class TestFleet:
         assert again is not None
         run.settle("words", "n1", again)
         assert run.judged["words", "n1"].held == {UNIQUE.id}
+
+    @pytest.mark.parametrize(
+        ("idle", "outcome"),
+        [((), DecisionOutcome.ACCEPTED), ((limit(per=Per.CLUSTER, check="words"),), DecisionOutcome.UNDECIDED)],
+    )
+    def test_a_limit_that_nobody_was_held_to_forbids_acceptance(
+        self, profile: Profile, recorder: Recorder, idle: tuple[Limit, ...], outcome: DecisionOutcome
+    ) -> None:
+        run = prepared(held_to(profile, UNIQUE, *idle), recorder, check("words"))
+        run.answers = self.uuids(n1="a", n2="b", n3="c", n4="d")
+        for name in NODES:
+            judged(run, name)
+        assert run.close().outcome is outcome
+
+
+class KnownCluster(ToyCluster):
+    """A toy that says who it is, and that it is none to pay for."""
+
+    def server_version(self) -> str:
+        return "v1.36.2+simcluster"
+
+    def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Raw:
+        if (resource, name) == (NAMESPACES, "kube-system"):
+            return {"metadata": {"uid": "uid-of-the-cluster"}}
+        return super().get(resource, name, namespace=namespace)
+
+
+SITE = """\
+schema  = 1
+profile = "site"
+extends = "simulated"
+[scope]
+pool = { pool = "a" }
+"""
+
+
+def test_a_resumed_run_is_given_the_verdicts_and_the_measurements_of_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, out = tmp_path / "site.toml", tmp_path / "run"
+    site.write_text(SITE)
+    monkeypatch.setattr(launch, "reach", lambda _: (KnownCluster.of(4), None))
+    options = launch.Options(profile=site, run_id="first", out=out)
+    first = launch.launch(options)
+    found = measurement(sample(500), facts={"pod_gpu_uuid": ["a", "b"]}, node="n0")
+    first.run._took("gpu_inventory", "gpu_inventory", Visited("n0", "pod", 0, found, Timings(1, 2, 3)))
+    first.run.settle("gpu_inventory", "n0", Judgement(Verdict.PASS))
+    first.finish(interrupted=True)
+
+    again = launch.launch(replace(options, run_id="again", resume=out))
+
+    again.finish(interrupted=True)
+    key = ("gpu_inventory", "n0")
+    assert again.run.judged[key].verdict is Verdict.PASS
+    assert again.run._measured_earlier[key][0].facts == found.facts
