@@ -28,7 +28,7 @@ from gpuproof.limits import (
     Unique,
 )
 from gpuproof.profile import THRESHOLDS, ProfileError, find_profile, load_profile
-from tests.gpuproof.profiles import GOOD, HEAD, LIMIT, TODAY, WAIVER, WORDS, changed, load
+from tests.gpuproof.profiles import GOOD, HEAD, KNOWN, LIMIT, TODAY, WAIVER, WORDS, changed, load
 
 SHIPPED = ["simulated", "h100-sxm-8x-ib400"]
 SHIPPED_CHECKS = {
@@ -200,6 +200,18 @@ def test_a_free_expectation_is_addressed_by_its_key(tmp_path: Path) -> None:
     assert got.limits[2].bound == Expected("firmware")
 
 
+def test_a_parameter_may_be_a_fraction(tmp_path: Path) -> None:
+    got = load(tmp_path, changed("[workload.speed]", "[workload.speed]\nshare = 0.5"))
+    assert got.workloads["speed"]["share"] == 0.5
+
+
+def test_the_key_that_python_cannot_name_is_told_as_the_file_names_it(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError) as caught:
+        load(tmp_path, changed("schema  = 1", "shema  = 1"))
+    assert "schema_" not in str(caught.value)
+    assert "schema" in str(caught.value)
+
+
 class TestStates:
     def test_limits_of_a_recorded_check_do_not_decide(self, tmp_path: Path) -> None:
         got = load(tmp_path, changed('words = "required"', 'words = { state = "recorded", reason = "new" }'))
@@ -281,6 +293,12 @@ class TestExtends:
         with pytest.raises(ProfileError) as caught:
             load(tmp_path, self.SITE, base=base)
         assert str(caught.value).startswith(str(tmp_path / "base.toml"))
+
+    def test_an_unreadable_base_says_who_extends_it(self, tmp_path: Path) -> None:
+        (tmp_path / "base.toml").write_bytes(b"\xff")
+        (tmp_path / "profile.toml").write_text(self.SITE)
+        with pytest.raises(ProfileError, match=f"extended by {tmp_path / 'profile.toml'}"):
+            load_profile(tmp_path / "profile.toml", known_checks=KNOWN, today=TODAY)
 
     def test_the_checksum_covers_both_files(self, tmp_path: Path) -> None:
         got = load(tmp_path, self.SITE, base=GOOD)
