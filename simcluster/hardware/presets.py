@@ -2,7 +2,8 @@
 
 Owns these numbers. Pure data: it must not know topologies or nodes. Memory is MiB as the driver reports it (less than
 the marketing number where ECC or firmware keep a part); power limit in W, clocks in MHz.
-Sources: NVIDIA's data sheets for power and compute capability; memory as listed by `nvidia-smi` in public reports.
+Memory and product names are those that public reports show; power and compute capability are plausible values of each
+model, which no check rests on.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Stand-in for perftest's ib_write_bw: a server and a client that move real bytes over the adapter's own interface.
 
-Owns arguments, report and JSON (perftest's manual page; layout as in public reports). The peers find each other over
+Owns arguments, report and JSON (perftest's manual page; the text's layout as in public reports; the JSON's field names
+are not checked against a real one). The peers find each other over
 the network that the client names, as in perftest, but data goes from interface to interface of the chosen adapters,
 bound to them, and fails where those cannot reach each other. It must not import the simulator.
 """
