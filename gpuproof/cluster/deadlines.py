@@ -32,20 +32,20 @@ class _Begins:
             alarm.cancel()
 
 
-class _Plain(_Begins, HTTPConnection):
+class PlainConnection(_Begins, HTTPConnection):
     pass
 
 
-class _Secure(_Begins, HTTPSConnection):
+class SecureConnection(_Begins, HTTPSConnection):
     pass
 
 
 class _PlainPool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _Plain
+    ConnectionCls = PlainConnection
 
 
 class _SecurePool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _Secure
+    ConnectionCls = SecureConnection
 
 
 def bound(manager: urllib3.PoolManager) -> None:
