@@ -25,7 +25,8 @@ def median(found: Fleet, subject: str = "gpu-0", expected: int = 4) -> float | N
 class TestMedians:
     def test_only_limits_relative_to_the_fleet_have_one(self) -> None:
         others = [limit(), limit(MinFraction(0.9, Reference.BASELINE)), limit(MinFraction(0.9, Reference.RING_CEILING))]
-        assert fleet_medians([*others, RELATIVE], fleet(1, 1, 1, 1), "gpu-0", 4).keys() == {RELATIVE.id}
+        assert fleet_medians(others, fleet(1, 1, 1, 1), "gpu-0", 4) == {}
+        assert fleet_medians([RELATIVE], fleet(1, 1, 1, 1), "gpu-0", 4) == {RELATIVE.id: 1}
 
     def test_upper_limits_have_one_too(self) -> None:
         upper = limit(MaxFraction(1.1, Reference.FLEET_MEDIAN))
