@@ -120,6 +120,11 @@ def _workloads(function: ast.FunctionDef) -> tuple[str, ...]:
     return tuple(str(name.value) for name in names if isinstance(name, ast.Constant))
 
 
+def workload_folders(folders: Iterable[Path]) -> tuple[Path, ...]:
+    """Where the programs of these folders of checks are: the project's own, then DIR/workloads of every other one."""
+    return (WORKLOADS, *(folder / "workloads" for folder in folders if folder != ACCEPTANCE))
+
+
 def parameters_of(workload: str, folders: Iterable[Path] = (WORKLOADS,)) -> tuple[str, ...] | None:
     """The parameters a program says it takes (its `PARAMETERS`); None where no folder has it."""
     for folder in folders:

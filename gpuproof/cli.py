@@ -46,6 +46,12 @@ FaultOption = Annotated[
 ]
 
 
+PrivateOption = Annotated[
+    list[Path] | None,
+    typer.Option("--private-checks", metavar="DIR", help="More checks, their programs in DIR/workloads (repeatable)."),
+]
+
+
 @app.callback(invoke_without_command=True)
 def version(
     show: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
@@ -78,9 +84,7 @@ def run(
     resume: Annotated[
         Path | None, typer.Option("--resume", metavar="DIR", help="Continue the run in this folder.")
     ] = None,
-    private_checks: Annotated[
-        list[Path] | None, typer.Option("--private-checks", metavar="DIR", help="More checks of your own (repeatable).")
-    ] = None,
+    private_checks: PrivateOption = None,
     sim_topology: TopologyOption = "small",
     sim_fault: FaultOption = None,
 ) -> None:
@@ -107,6 +111,7 @@ def plan(
     render: Annotated[
         bool, typer.Option("--render", help="Print every manifest that a run would create, for a security review.")
     ] = False,
+    private_checks: PrivateOption = None,
     sim_topology: TopologyOption = "small",
     sim_fault: FaultOption = None,
 ) -> None:
@@ -122,6 +127,7 @@ def plan(
         in_cluster=in_cluster,
         topology=sim_topology,
         faults=tuple(sim_fault or ()),
+        folders=_folders(private_checks),
     )
     raise typer.Exit(_guarded(print_plan, options, render))
 
@@ -144,11 +150,15 @@ def explain(
     profile: Annotated[
         Path | None, typer.Option("--profile", metavar="FILE", help="Show the limits of this profile too.")
     ] = None,
+    private_checks: PrivateOption = None,
 ) -> None:
     """What a check asks, why, what it needs first, and what holds its answers."""
     from gpuproof.planning import print_check, print_checks  # noqa: PLC0415
 
-    raise typer.Exit(_guarded(print_checks) if check is None else _guarded(print_check, check, profile))
+    folders = _folders(private_checks)
+    raise typer.Exit(
+        _guarded(print_checks, folders) if check is None else _guarded(print_check, check, profile, folders)
+    )
 
 
 @app.command()
@@ -221,6 +231,12 @@ def clean(
 
     options = Options(profile=Path(), context=context, kubeconfig=kubeconfig, in_cluster=in_cluster)
     raise typer.Exit(_guarded(clean_up, options, run_id, yes))
+
+
+def _folders(private: list[Path] | None) -> tuple[Path, ...]:
+    from gpuproof.catalogue import ACCEPTANCE  # noqa: PLC0415
+
+    return (ACCEPTANCE, *(folder.resolve() for folder in private or []))
 
 
 def _flag(name: str, value: object) -> list[str]:

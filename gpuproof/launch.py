@@ -19,7 +19,15 @@ from typing import Any, BinaryIO
 from rich.console import Console
 
 from gpuproof import simulation
-from gpuproof.catalogue import ACCEPTANCE, CatalogueError, Check, load_checks, parameters_of, subjects_asked
+from gpuproof.catalogue import (
+    ACCEPTANCE,
+    CatalogueError,
+    Check,
+    load_checks,
+    parameters_of,
+    subjects_asked,
+    workload_folders,
+)
 from gpuproof.cluster.kube import connect
 from gpuproof.cluster.port import Cluster, ClusterError
 from gpuproof.decision import Decision, DecisionOutcome, exit_code
@@ -131,6 +139,7 @@ def launch(options: Options) -> Launched:
             argv=options.argv,
             simulated=simulated is not None,
             narrowed=options.narrowed,
+            folders=workload_folders(options.folders),
         )
         recorder = Recorder(directory / RECORD)
         undo.callback(recorder.close)
@@ -194,7 +203,7 @@ def read(options: Options) -> tuple[tuple[Check, ...], Profile]:
     for name in options.only:
         if name not in profile.checks:
             raise LaunchError(f"--only {name}: no such check; there are {', '.join(sorted(profile.checks))}")
-    _refuse_unknown_parameters(checks, profile)
+    _refuse_unknown_parameters(checks, profile, workload_folders(options.folders))
     if options.image is not None:
         profile = replace(profile, pod={**profile.pod, "image": options.image})
     try:
@@ -204,11 +213,11 @@ def read(options: Options) -> tuple[tuple[Check, ...], Profile]:
     return checks, profile
 
 
-def _refuse_unknown_parameters(checks: Sequence[Check], profile: Profile) -> None:
+def _refuse_unknown_parameters(checks: Sequence[Check], profile: Profile, folders: Sequence[Path]) -> None:
     for check in checks:
         known: set[str] = {"device"}
         for workload in check.workloads:
-            taken = parameters_of(workload)
+            taken = parameters_of(workload, folders)
             if taken is None:
                 raise LaunchError(
                     f"{check.file}: runs the workload {workload!r}, and there is no workloads/{workload}.py"

@@ -33,7 +33,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _START = "import runpy, sys; sys.path.insert(0, '/gpuproof'); runpy.run_module('{module}', run_name='__main__')"
 _ROOT = Path(__file__).resolve().parent.parent
 _TEMPLATES = _ROOT / "manifests"
-_WORKLOADS = _ROOT / "workloads"
+WORKLOADS = _ROOT / "workloads"
 
 
 class ManifestError(ValueError):
@@ -96,6 +96,8 @@ class Renderer:
     pool: Mapping[str, str]
     gpu_resource: str
     pod: PodSettings
+    folders: tuple[Path, ...] = (WORKLOADS,)
+    """Where programs are looked for, the project's own first."""
 
     def namespace_object(self) -> dict[str, Any]:
         """The run's namespace."""
@@ -103,7 +105,7 @@ class Renderer:
 
     def sources(self, workload: str) -> dict[str, Any]:
         """The ConfigMap with the workload's program and every module of `workloads` that it imports."""
-        files = source_files(workload)
+        files = source_files(workload, self.folders)
         return _render("sources.yaml.j2", name=sources_name(workload), labels=self._labels(), files=files)
 
     def sweep(self, job: SweepJob) -> dict[str, Any]:
@@ -177,19 +179,25 @@ def escape(value: str) -> str:
     return value.replace("$", "$$")
 
 
-def source_files(workload: str, directory: Path = _WORKLOADS) -> dict[str, str]:
+def source_files(workload: str, folders: Sequence[Path] = (WORKLOADS,)) -> dict[str, str]:
     """File name to text: the workload, the package's `__init__` and what they import from `workloads`, sorted."""
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", workload) or not (directory / f"{workload}.py").is_file():
-        raise ManifestError(f"no workload {workload!r} in {directory}: expected a file {workload}.py")
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", workload) or _find(f"{workload}.py", folders) is None:
+        places = ", ".join(map(str, folders))
+        raise ManifestError(f"no workload {workload!r} in {places}: expected a file {workload}.py")
     found: dict[str, str] = {}
     wanted = ["__init__", workload]
     while wanted:
         name = f"{wanted.pop()}.py"
-        if name in found or not (directory / name).is_file():
+        file = _find(name, folders)
+        if name in found or file is None:
             continue
-        found[name] = (directory / name).read_text(encoding="utf-8")
+        found[name] = file.read_text(encoding="utf-8")
         wanted += _imported_modules(found[name])
     return dict(sorted(found.items()))
+
+
+def _find(name: str, folders: Sequence[Path]) -> Path | None:
+    return next((folder / name for folder in folders if (folder / name).is_file()), None)
 
 
 def shorter_selection(pool: Collection[str], wanted: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

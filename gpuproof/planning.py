@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gpuproof.catalogue import CatalogueError, Check, load_checks
+from gpuproof.catalogue import CatalogueError, Check, load_checks, workload_folders
 from gpuproof.cluster.port import NODES, ClusterError
 from gpuproof.describe import bound
 from gpuproof.expectation import State
@@ -42,7 +42,7 @@ def print_plan(options: Options, render: bool) -> int:
     nodes = read_inventory(listing.items, gpu_resource=profile.cluster.gpu_resource).in_pool(scope_labels(profile))
     plan = make_plan(checks, profile, [node.name for node in nodes])
     if render:
-        _print_manifests(checks, profile, plan)
+        _print_manifests(checks, profile, plan, workload_folders(options.folders))
         return 0
     console = Console()
     console.print(Text(f"profile {profile.name} on {cluster.name}", style="bold"))
@@ -59,16 +59,16 @@ def print_plan(options: Options, render: bool) -> int:
     return 0
 
 
-def print_checks() -> int:
+def print_checks(folders: tuple[Path, ...]) -> int:
     """One line a check: its name and its question."""
-    for check in _checks():
+    for check in _checks(folders):
         sys.stdout.write(f"{check.name:<24} {check.question}\n")
     return 0
 
 
-def print_check(name: str, profile_path: Path | None) -> int:
+def print_check(name: str, profile_path: Path | None, folders: tuple[Path, ...]) -> int:
     """One check: question, reasons, prerequisites, programs, and the limits of a profile where one is given."""
-    checks = _checks()
+    checks = _checks(folders)
     check = next((check for check in checks if check.name == name), None)
     if check is None:
         raise LaunchError(f"there is no check {name!r}; there are {', '.join(check.name for check in checks)}")
@@ -81,16 +81,16 @@ def print_check(name: str, profile_path: Path | None) -> int:
     console.print(f"runs in pods: {', '.join(f'workloads/{program}.py' for program in check.workloads) or 'nothing'}")
     console.print(Text(f"source: {check.file}"))
     if profile_path is not None:
-        _, profile = read(Options(profile=profile_path))
+        _, profile = read(Options(profile=profile_path, folders=folders))
         state = profile.checks[name]
         console.print(f"\nin {profile.name}: {state.state}{f' ({state.reason})' if state.reason else ''}")
         console.print(_limit_table(check, profile))
     return 0
 
 
-def _checks() -> tuple[Check, ...]:
+def _checks(folders: tuple[Path, ...]) -> tuple[Check, ...]:
     try:
-        return load_checks()
+        return load_checks(folders)
     except CatalogueError as error:
         raise LaunchError(str(error)) from error
 
@@ -139,9 +139,9 @@ def _source(limit: Limit) -> str:
     return ", ".join(words)
 
 
-def _print_manifests(checks: Sequence[Check], profile: Profile, plan: Plan) -> None:
+def _print_manifests(checks: Sequence[Check], profile: Profile, plan: Plan, folders: tuple[Path, ...]) -> None:
     """YAML documents in the order of their creation; the run id is a placeholder."""
-    setting = Setting("run-id", profile, tuple(checks), (), simulated=False)
+    setting = Setting("run-id", profile, tuple(checks), (), simulated=False, folders=folders)
     made = renderer(setting)
     documents = [made.namespace_object()]
     for check in checks:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from gpuproof import __version__, final_look
 from gpuproof.catalogue import Check
@@ -24,7 +25,7 @@ from gpuproof.finding import Context
 from gpuproof.fleet import fleet_medians, seen_values
 from gpuproof.inventory import Inventory, Node, gpus_in_use, read_inventory
 from gpuproof.jobs import NotVisited, OnResult, RunNamespace, StartedJob, Sweeper, SweepRequest, Visited
-from gpuproof.manifests import PodSettings, Renderer
+from gpuproof.manifests import WORKLOADS, PodSettings, Renderer
 from gpuproof.observation import observe_cluster, observe_node
 from gpuproof.plan import Plan, judge_coverage, make_plan, scope_labels
 from gpuproof.profile import Profile
@@ -49,6 +50,8 @@ class Setting:
     checks: tuple[Check, ...]
     argv: tuple[str, ...]
     simulated: bool
+    folders: tuple[Path, ...] = (WORKLOADS,)
+    """Where the programs of the checks are."""
     narrowed: str | None = None
     """How the command line cut the run down (one check, one node), in words; None for the whole."""
 
@@ -398,6 +401,7 @@ def renderer(setting: Setting) -> Renderer:
         pool=scope_labels(profile),
         gpu_resource=profile.cluster.gpu_resource,
         pod=PodSettings.from_mapping(profile.pod),
+        folders=setting.folders,
     )
 
 

@@ -28,7 +28,7 @@ NAMES = ("n0", "n1", "n2", "n3")
 @pytest.fixture(autouse=True)
 def _no_program_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     # The toy's pods run nothing; the workload's name is all that is needed.
-    monkeypatch.setattr(manifests, "source_files", lambda workload: {f"{workload}.py": ""})
+    monkeypatch.setattr(manifests, "source_files", lambda workload, _folders: {f"{workload}.py": ""})
 
 
 def renderer(**pod: Any) -> manifests.Renderer:

@@ -132,7 +132,7 @@ def test_sources_follow_imports(tmp_path: Path) -> None:
     (tmp_path / "b.py").write_text("import workloads.d\nimport json\n", encoding="utf-8")
     for name in "cde":
         (tmp_path / f"{name}.py").write_text("", encoding="utf-8")
-    assert list(source_files("a", tmp_path)) == ["a.py", "b.py", "c.py", "d.py"]
+    assert list(source_files("a", [tmp_path])) == ["a.py", "b.py", "c.py", "d.py"]
 
 
 @pytest.mark.parametrize("name", ["absent", "../contract", "", "A"])
