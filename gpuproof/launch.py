@@ -223,7 +223,8 @@ def _refuse_unknown_parameters(checks: Sequence[Check], profile: Profile, folder
                     f"{check.file}: runs the workload {workload!r}, and there is no workloads/{workload}.py"
                 )
             known |= set(taken)
-        for name in profile.workloads.get(check.name, {}):
+        # A check that runs no program has nothing to compare its parameters with.
+        for name in profile.workloads.get(check.name, {}) if check.workloads else ():
             if name not in known:
                 near = difflib.get_close_matches(name, known, 1)
                 raise LaunchError(

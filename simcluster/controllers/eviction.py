@@ -19,7 +19,8 @@ from simcluster.timing import Timing
 COMPONENT = "taint-eviction-controller"
 MESSAGE = "Taint manager: deleting due to NoExecute taint"
 Key = tuple[str, str, str]
-_LAG_S = 0.05
+# Recorded (27): the DaemonSet controller deletes first, the taint manager 17 ms later.
+_LAG_S = 0.017
 
 
 class TaintEviction:

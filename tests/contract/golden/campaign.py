@@ -24,7 +24,8 @@ HERE = Path(__file__).parent
 IMAGE = "simcluster.local/python:3"
 TIME_SCALE = 0.2
 SIDE_BY_SIDE = 12
-CALMLY = 4
+CALMLY = (4, 2, 1)
+"""How many side by side in the further attempts of what differed: a real difference differs in each of them."""
 PATIENCE = 2.5
 _COMMON = "common"
 
@@ -76,13 +77,15 @@ def _on_one_cluster(directory: Path, group: str, names: Sequence[str]) -> Differ
     width = SIDE_BY_SIDE if group == _COMMON else 1
     with _cluster(directory) as cluster:
         found = _side_by_side(cluster, names, width, 1.0)
-        again = [name for name in names if found[name] and name not in KNOWN]
-        # On a busy machine a container's short life may be over before its first status is written: once more, calmly.
-        return found | _side_by_side(cluster, again, min(width, CALMLY), PATIENCE)
+        # On a busy machine a container's short life may be over before its first status is written: again, calmly.
+        for calm in CALMLY:
+            again = [name for name in names if found[name] and name not in KNOWN]
+            found |= _side_by_side(cluster, again, min(width, calm), PATIENCE)
+        return found
 
 
 def _side_by_side(cluster: Cluster, names: Sequence[str], width: int, patience: float) -> Differences:
-    with ThreadPoolExecutor(width) as pool:
+    with ThreadPoolExecutor(max(width, 1)) as pool:
         return dict(zip(names, pool.map(lambda name: replay(cluster, name, patience), names), strict=True))
 
 
