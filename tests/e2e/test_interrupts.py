@@ -19,7 +19,9 @@ from gpuproof.cluster.kube import connect
 from gpuproof.cluster.port import NODES
 from gpuproof.record import read_record
 
-GPUPROOF = [sys.executable, "-c", "from gpuproof.cli import main; main()"]
+# A background job inherits an ignored SIGINT, and the tests may be one: a user at a terminal has it at its default.
+AS_AT_A_TERMINAL = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+GPUPROOF = [sys.executable, "-c", f"{AS_AT_A_TERMINAL}; from gpuproof.cli import main; main()"]
 PROFILE = ["--profile", "thresholds/simulated.toml"]
 PATIENCE_S = 90.0
 
