@@ -17,6 +17,7 @@ from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parent / "native"
 LIBRARIES = {"libcuda.so.1": "cuda.c", "libnvidia-ml.so.1": "nvml.c"}
+VERBS = {"libibverbs.so.1": "verbs.c"}
 STORAGE = {"libsimstorage.so": "storage.c"}
 
 

@@ -9,7 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from simcluster.hardware.build import STORAGE, build_into
+from simcluster.hardware.build import STORAGE, VERBS, build_into
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _MODULES = "/opt/simcluster/modules"
@@ -24,7 +24,7 @@ RDMA_TOOLS = {
 
 
 def install_standins(shim: Path, rdma: Path) -> None:
-    """Fill `shim` with modules/, lib/ and gpu/, and `rdma` with bin/, which only some containers get mounted.
+    """Fill `shim` with modules/, lib/ and gpu/, and `rdma` with bin/ and lib/, which only some containers get mounted.
 
     Raises `CompilerMissingError` where nothing can build the libraries.
     """
@@ -40,6 +40,8 @@ def install_standins(shim: Path, rdma: Path) -> None:
     build_into(shim / "lib", STORAGE)
     _write_tools(shim / "gpu" / "bin", GPU_TOOLS)
     _write_tools(rdma / "bin", RDMA_TOOLS)
+    (rdma / "lib").mkdir()
+    build_into(rdma / "lib", VERBS)
     (shim / "rdma").mkdir()
 
 

@@ -56,7 +56,7 @@ class Site:
     shim: Path
     """Directory with `bin` (python3), `gpu/bin` (nvidia-smi) and `gpu/lib` (driver stand-ins)."""
     rdma_tools: Path
-    """Directory with `bin` (ibv_devinfo …), mounted only where an adapter was granted."""
+    """Directory with `bin` (ibv_devinfo …) and `lib` (libibverbs), mounted only where an adapter was granted."""
     fabric: Fabric
     claims: Claims
     base_env: dict[str, str]

@@ -15,6 +15,7 @@ from simcluster.node.context import NodeContext
 from simcluster.node.fabric import RDMA_BRIDGE
 from simcluster.node.network import Lease
 
+_PLACE = "/opt/simcluster/rdma"
 _DEVICE_FILES = ("rdma_cm", "uverbs", "umad", "issm")
 
 
@@ -82,9 +83,13 @@ class PodRdma:
         for name in names:
             for kind in _DEVICE_FILES[1:]:
                 (devices / f"{kind}{rdma.adapters[name].index}").touch()
-        variables["PATH"] = "/opt/simcluster/rdma/bin:" + variables.get("PATH", "")
+        variables["PATH"] = f"{_PLACE}/bin:{variables.get('PATH', '')}"
+        libraries = [f"{_PLACE}/lib", variables.get("LD_LIBRARY_PATH", "")]
+        variables["LD_LIBRARY_PATH"] = ":".join(part for part in libraries if part)
+        if _may_lock(container):
+            variables["SIMCLUSTER_IPC_LOCK"] = "1"
         return [
-            (str(self._node.site.rdma_tools), "/opt/simcluster/rdma", True),
+            (str(self._node.site.rdma_tools), _PLACE, True),
             (str(tree), "/sys/class/infiniband", True),
             (str(devices), "/dev/infiniband", True),
         ]
@@ -94,3 +99,10 @@ class PodRdma:
         if self._node.rdma is not None:
             for container in self._containers:
                 self._node.rdma.hide(self._directory / f"{container['name']}.infiniband")
+
+
+def _may_lock(container: Object) -> bool:
+    """Whether the runtime would give the container CAP_IPC_LOCK, with which pinned memory knows no limit."""
+    context: Mapping[str, Any] = container.get("securityContext") or {}
+    added = (context.get("capabilities") or {}).get("add") or []
+    return bool(context.get("privileged")) or not {"IPC_LOCK", "CAP_IPC_LOCK", "ALL"}.isdisjoint(added)
