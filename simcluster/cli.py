@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simcluster.daemon import Daemon, DaemonError
-from simcluster.faults.file import Fault, FaultError, all_faults, find_faults
+from simcluster.faults.file import Fault, FaultError, all_faults, find_faults, refuse_absent_nodes
 from simcluster.node import boot
 from simcluster.node.check import problems
-from simcluster.topology import Topology, TopologyError, built_in, load
+from simcluster.topology import Topology, TopologyError, built_in, load, node_names
 
 if TYPE_CHECKING:
     from simcluster.cluster import Access, Cluster
@@ -73,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _background(options)
     try:
         topology, faults = load(options.topology), find_faults(options.fault)
+        refuse_absent_nodes(faults, [name for pool in topology.pools for name in node_names(pool)])
     except (TopologyError, FaultError) as error:
         return _complain(str(error), USAGE_ERROR)
     if options.time_scale <= 0:

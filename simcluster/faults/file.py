@@ -6,7 +6,7 @@ Owns the files' shape and their reading. It must not know how an action is carri
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Literal
@@ -218,6 +218,17 @@ def read_fault(path: Path) -> Fault:
     if fault.id != path.stem:
         raise FaultError(f"{path.name}: id is {fault.id!r}, expected the file's name {path.stem!r}")
     return fault
+
+
+def refuse_absent_nodes(faults: Sequence[Fault], nodes: Collection[str]) -> None:
+    """Raise `FaultError` for a fault about a node that the topology does not have: it would strike nothing."""
+    for fault in faults:
+        named = [getattr(action, "node", EVERY_NODE) for action in fault.action]
+        named += [fault.at.node] if isinstance(fault.at, When) else []
+        for node in named:
+            if node != EVERY_NODE and node not in nodes:
+                some = ", ".join(sorted(nodes)[:5])
+                raise FaultError(f"the fault {fault.id} is about the node {node!r}; the topology has {some} …")
 
 
 def all_faults() -> list[Fault]:

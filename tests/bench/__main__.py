@@ -5,7 +5,10 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -45,7 +48,17 @@ def _costs() -> Iterator[tuple[str, Cost]]:
     for nodes in NODES:
         for pause_s in PAUSES_S:
             yield "", sweep(nodes, pause_s)
-            yield BLACK_HOLE, sweep(nodes, pause_s, (BLACK_HOLE,))
+            with tempfile.TemporaryDirectory() as folder:
+                yield BLACK_HOLE, sweep(nodes, pause_s, (str(_black_hole(Path(folder), nodes)),))
+
+
+def _black_hole(folder: Path, nodes: int) -> Path:
+    """The shipped fault, about the second node as a cluster of this size names it."""
+    shipped = resources.files("simcluster.faults") / f"{BLACK_HOLE}.toml"
+    file = folder / f"{BLACK_HOLE}.toml"
+    second = f"gpu-{2:0{max(2, len(str(nodes)))}d}"
+    file.write_text(shipped.read_text(encoding="utf-8").replace("gpu-02", second), encoding="utf-8")
+    return file
 
 
 def _row(fault: str, cost: Cost) -> tuple[str, ...]:
