@@ -6,6 +6,7 @@ All scenarios run at once, each in a namespace of its own, with the recorded tim
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -48,8 +49,23 @@ async def _pod_of(world: World, namespace: str, index: int) -> Object:
         return None
 
     found: Object = await world.until(running)
-    await asyncio.sleep(world.timing.s(1.3))
+    await _told(world, namespace, lambda status: 0 < status.get("active", 0) == status.get("ready"))
     return found
+
+
+async def _told(world: World, namespace: str, so: Callable[[Object], bool]) -> None:
+    """Until the Job itself says so: the recorded client acted on what it had been told."""
+
+    async def said() -> bool:
+        history = world.history("j", namespace)
+        return bool(history) and so(history[-1])
+
+    await world.until(said)
+
+
+def _suspended(status: Object) -> bool:
+    conditions = status.get("conditions") or ()
+    return any(each["type"] == "Suspended" and each["status"] == "True" for each in conditions)
 
 
 def _delete(grace_s: int) -> Step:
@@ -73,9 +89,15 @@ async def _limit_pods(world: World, namespace: str) -> None:
 
 
 async def _suspend_and_resume(world: World, namespace: str) -> None:
-    for wait_s, suspended in ((3.0, False), (1.9, True), (4.1, False)):
-        await asyncio.sleep(world.timing.s(wait_s))
-        await world.client.patch("jobs.batch", "j", {"spec": {"suspend": suspended}}, namespace)
+    def settled(status: Object) -> bool:
+        return _suspended(status) and not any(status.get(key) for key in ("active", "ready", "terminating"))
+
+    await _told(world, namespace, _suspended)
+    await world.client.patch("jobs.batch", "j", {"spec": {"suspend": False}}, namespace)
+    await _told(world, namespace, lambda status: 0 < status.get("active", 0) == status.get("ready"))
+    await world.client.patch("jobs.batch", "j", {"spec": {"suspend": True}}, namespace)
+    await _told(world, namespace, settled)
+    await world.client.patch("jobs.batch", "j", {"spec": {"suspend": False}}, namespace)
 
 
 def _one(index: int, special: Act, others: Act) -> Callable[[int], Act]:
@@ -141,15 +163,25 @@ async def _replay(world: World, title: str, scenario: Scenario) -> Outcome:
 
     await world.until(ended, patience_s=20.0)
     statuses = collapsed(summary(status) for status in world.history("j", namespace))
+    recorded = Counter(GOLDEN[title]["events"])
+
+    async def all_there() -> bool:
+        return await _events(world, namespace) >= recorded
+
+    with contextlib.suppress(AssertionError):  # what is missing then shows in the comparison
+        await world.until(all_there, patience_s=3.0)
+    return Outcome(statuses, await _events(world, namespace))
+
+
+async def _events(world: World, namespace: str) -> Counter[str]:
     counts: Counter[str] = Counter()
-    await asyncio.sleep(world.timing.s(0.5))
     for event in (await world.client.list("events", namespace)).items:
         if event["involvedObject"]["kind"] == "Job":
             counts[event["reason"]] += event["count"]
     if "FailedCreate" in counts:
         # How often a refusal was met depends on when the quota had room again.
         counts["FailedCreate"] = 1
-    return Outcome(statuses, counts)
+    return counts
 
 
 def _as_recorded(title: str, outcome: Outcome) -> bool:

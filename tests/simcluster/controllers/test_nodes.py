@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -22,6 +23,7 @@ class Heart:
     def __init__(self, world: World, node: str) -> None:
         self._world = world
         self._node = node
+        self.beats = 0
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -46,6 +48,7 @@ class Heart:
                 await self._world.client.patch(LEASES, self._node, renewed, space)
             except ApiError:
                 await self._world.client.create(LEASES, {**lease, **renewed}, space)
+            self.beats += 1
             await asyncio.sleep(self._world.timing.heartbeat_s)
 
 
@@ -113,7 +116,12 @@ async def test_silence_makes_a_node_unknown_and_its_pods_unready(world: World, h
 
 
 async def test_a_beating_node_is_left_alone(world: World, heart: Heart) -> None:
-    await asyncio.sleep(1.3 * world.timing.node_grace_s)
+    enough = heart.beats + math.ceil(1.3 * world.timing.node_grace_s / world.timing.heartbeat_s)
+
+    async def beaten() -> bool:
+        return heart.beats >= enough
+
+    await world.until(beaten)
     assert fields.condition_true(await world.client.get("nodes", "node-1"), "Ready")
 
 
