@@ -101,7 +101,7 @@ class Run:
         self._pool_size = len(self._inventory.in_pool(profile.scope.pool))
         busy = self._busy()
         self._nodes = {n.name: n for n in self._inventory.in_pool(scope_labels(profile)) if n.name not in busy}
-        if profile.cluster.device == "cpu" and not self.simulated:
+        if profile.needs_simulation and not self.simulated:
             raise WrongClusterError(
                 f'{profile.path}: [cluster] device is "cpu", which only the simulated cluster has; {self.cluster.name} '
                 'is a real one: set device = "cuda"'
@@ -296,12 +296,12 @@ class Run:
         self.record.verdict(check, subject, judgement, required=required, blocker=blocker, seconds=duration_s)
 
     def _context(self, check: str, subject: str) -> Context:
+        cluster = self.setting.profile.cluster
+        if not self._compares_with_fleet(check):
+            return Context(cluster)
         limits, fleet = self.setting.profile.limits_for(check), self._fleet(check)
-        return Context(
-            self.setting.profile.cluster,
-            fleet=fleet_medians(limits, fleet, subject, self.plan.expected_nodes),
-            seen=seen_values(limits, fleet),
-        )
+        medians = fleet_medians(limits, fleet, subject, self.plan.expected_nodes)
+        return Context(cluster, fleet=medians, seen=seen_values(limits, fleet))
 
     def _fleet(self, check: str) -> dict[str, list[Measurement]]:
         """All that was measured for the check, by subject: now, or by the resumed run where that settled it."""
