@@ -96,7 +96,8 @@ class FaultEngine:
 
     def _strike(self, action: file.Action, target: Target) -> None:
         if isinstance(action, file.TroubleStorage):
-            target.site.claims.trouble(action.storage_class, action.settings)
+            target.site.claims.trouble(action.storage_class, action.settings, action.node)
+            return
         if not hasattr(action, "node"):
             return
         for kubelet in _chosen(target.kubelets, action.node):
