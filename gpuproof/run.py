@@ -227,9 +227,7 @@ class Run:
         profile = self.setting.profile
         names = [subject.name for subject in self.plan.nodes if not subject.missing]
         shape = read_shape(workload, self.setting.folders)
-        candidates = tuple(
-            name for name in names if (check, name) in self.asked and self.settled(check, name) is None
-        )
+        candidates = tuple(name for name in names if (check, name) in self.asked and self.settled(check, name) is None)
         request = SweepRequest(
             check=check,
             workload=workload,

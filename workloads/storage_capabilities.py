@@ -10,6 +10,7 @@ import errno
 import fcntl
 import mmap
 import os
+from functools import partial
 from typing import Callable, Dict, Tuple
 
 WORKS = "works"
@@ -25,15 +26,15 @@ def probe_all(directory: str, entries: int) -> Dict[str, str]:
     """Every capability by name; `entries` is the number of files of the large directory."""
     found = {}
     for name, probe in PROBES:
-        place = os.path.join(directory, name)
-        found[name] = _outcome(lambda: (os.makedirs(place, exist_ok=True), probe(place))[1])
-    found["large_directory"] = _outcome(lambda: large_directory(os.path.join(directory, "large"), entries))
+        found[name] = _outcome(probe, os.path.join(directory, name))
+    found["large_directory"] = _outcome(partial(large_directory, entries=entries), os.path.join(directory, "large"))
     return found
 
 
-def _outcome(work: Callable[[], None]) -> str:
+def _outcome(probe: Callable[[str], None], place: str) -> str:
     try:
-        work()
+        os.makedirs(place, exist_ok=True)
+        probe(place)
     except OSError as error:
         code = errno.errorcode.get(error.errno or 0, "error")
         return "%s: %s" % (code, os.strerror(error.errno or 0))
@@ -194,7 +195,6 @@ def direct_io(place: str) -> None:
 
 def large_directory(place: str, entries: int) -> None:
     """Every name of a directory with many files is listed, once."""
-    os.makedirs(place, exist_ok=True)
     names = {"entry-%06d" % number for number in range(entries)}
     for name in names:
         os.close(os.open(os.path.join(place, name), os.O_WRONLY | os.O_CREAT, 0o644))

@@ -1,4 +1,4 @@
-"""What does a shared claim do on this node, and between this node and the others, that checkpoints and datasets rely on?
+"""What does a shared claim do on this node, and between it and the others, that checkpoints and datasets rely on?
 
 Every pod of the sweep runs this at the same time, each on its own node; they meet over the claim itself. What concerns
 two nodes is told by the median over the peers, so that one bad node of several is not held against the good ones; with
@@ -17,7 +17,7 @@ from typing import Dict, List, Set, Tuple
 
 from workloads.claim_meeting import Meeting, claim_root, lower_median, meeting_place
 from workloads.contract import Fact, Measurement, Sample, emit, identity, leave_on_sigterm, parameters
-from workloads.storage_capabilities import WORKS, probe_all
+from workloads.storage_capabilities import probe_all
 
 PARAMETERS = ("directory_entries", "race_rounds", "payload_bytes", "meeting_s")
 POD = {"gpus": "none", "claims": ["shared"]}
@@ -111,7 +111,7 @@ def round_trips(meeting: Meeting, peers: List[str]) -> Dict[str, float]:
     """
     began = time.monotonic()
     meeting.say("probe")
-    trips = {peer: NEVER for peer in peers}
+    trips = dict.fromkeys(peers, NEVER)
     answered: Set[str] = set()
     done = False
 
@@ -137,7 +137,7 @@ def locks_granted(meeting: Meeting, peers: List[str]) -> Dict[str, float]:
     Infinite for a peer that held none: nothing was found out about it.
     """
     path = os.path.join(meeting.place, "lock-%s")
-    held = _take(path % meeting.me)
+    held = _take(path % meeting.me, os.O_CREAT)
     meeting.say("locked", held >= 0)
     holders = {name for name, holds in meeting.wait("locked", {*peers, meeting.me}).items() if holds}
     granted = {}
@@ -153,9 +153,9 @@ def locks_granted(meeting: Meeting, peers: List[str]) -> Dict[str, float]:
     return granted
 
 
-def _take(path: str) -> int:
+def _take(path: str, flags: int = 0) -> int:
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(path, os.O_RDWR | flags, 0o666)
     except OSError:
         return -1
     try:

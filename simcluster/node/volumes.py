@@ -31,7 +31,7 @@ class MountError(Exception):
 
 @dataclass(frozen=True)
 class NodeStorage:
-    """Where things lie: `pod` this pod's volumes, `claims` the claims' volumes, `host` what hostPath may see on `node`."""
+    """Where things lie: `pod` this pod's volumes, `claims` the claims', `host` what hostPath may see of `node`."""
 
     pod: Path
     claims: Claims
