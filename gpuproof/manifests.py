@@ -6,6 +6,7 @@ The only importer of jinja2. It must not know a cluster, a verdict or a limit.
 from __future__ import annotations
 
 import ast
+import base64
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -27,6 +28,8 @@ CHECK_LABEL = "gpuproof.dev/check"
 SWEEP_LABEL = "gpuproof.dev/sweep"
 JOB_LABEL = "gpuproof.dev/job"
 MEASURE = "measure"
+DATASET = "gpuproof-dataset"
+"""The Secret, and the volume, with what to stage."""
 TTL_AFTER_FINISHED_S = 300
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -129,6 +132,11 @@ class Renderer:
             size=wanted.size,
         )
 
+    def dataset(self, objects: bytes) -> dict[str, Any]:
+        """The Secret that tells pods what to stage; `objects` is what `gpuproof.dataset.handout` made."""
+        packed = base64.b64encode(objects).decode()
+        return _render("dataset.yaml.j2", name=DATASET, labels=self._labels(), objects=packed)
+
     def sweep(self, job: SweepJob) -> dict[str, Any]:
         """The Indexed Job, with the profile's patch merged into its pod template."""
         if job.only and job.exclude:
@@ -149,6 +157,7 @@ class Renderer:
             gpu_resource=self.gpu_resource,
             limits=self._limits(job),
             claims=[{"name": name, "claim": claim_name(name)} for name in job.shape.claims],
+            dataset=DATASET if job.shape.dataset else "",
             image=self.pod.image,
             python=self.pod.python,
             start=escape(_START.format(module=f"workloads.{job.workload}")),

@@ -26,12 +26,14 @@ class PodShape:
     """The pod of one program; the default holds all GPUs of its node and nothing else.
 
     `gpus` is "all" (as many as the profile expects of a node) or "none". `rdma` asks for the profile's RDMA resource,
-    all of the node's. `claims` are names of the profile's `[storage]`, mounted at `/gpuproof/claims/NAME`.
+    all of the node's. `claims` are names of the profile's `[storage]`, mounted at `/gpuproof/claims/NAME`. `dataset`
+    mounts what is to be staged at `/gpuproof/dataset`, and node-local room for it at `/gpuproof/scratch`.
     """
 
     gpus: str = ALL
     rdma: bool = False
     claims: tuple[str, ...] = ()
+    dataset: bool = False
 
     def gpus_of(self, gpus_per_node: int) -> int:
         """How many GPUs one pod asks for."""
@@ -66,14 +68,15 @@ def _declared(file: Path) -> PodShape:
 
 
 def _shape(file: Path, declared: Mapping[str, Any]) -> PodShape:
-    unknown = sorted(str(key) for key in declared if key not in ("gpus", "rdma", "claims"))
+    unknown = sorted(str(key) for key in declared if key not in ("gpus", "rdma", "claims", "dataset"))
     if unknown:
-        raise PodShapeError(f"{file}: POD: unknown key {unknown[0]!r}; there are gpus, rdma and claims")
-    gpus, rdma, claims = declared.get("gpus", ALL), declared.get("rdma", False), declared.get("claims", [])
+        raise PodShapeError(f"{file}: POD: unknown key {unknown[0]!r}; there are gpus, rdma, claims and dataset")
+    gpus, claims = declared.get("gpus", ALL), declared.get("claims", [])
     if gpus not in (ALL, NONE):
         raise PodShapeError(f'{file}: POD gpus: expected "all" or "none", found {gpus!r}')
-    if not isinstance(rdma, bool):
-        raise PodShapeError(f"{file}: POD rdma: expected True or False, found {rdma!r}")
+    for key in ("rdma", "dataset"):
+        if not isinstance(declared.get(key, False), bool):
+            raise PodShapeError(f"{file}: POD {key}: expected True or False, found {declared[key]!r}")
     if not isinstance(claims, (list, tuple)) or not all(isinstance(c, str) and _NAME.fullmatch(c) for c in claims):
         raise PodShapeError(f'{file}: POD claims: expected names of [storage] such as ["shared"], found {claims!r}')
-    return PodShape(gpus, rdma, tuple(claims))
+    return PodShape(gpus, bool(declared.get("rdma")), tuple(claims), bool(declared.get("dataset")))

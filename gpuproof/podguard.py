@@ -14,7 +14,7 @@ from gpuproof.cluster.raw import Raw
 
 OWN_ENV = "GPUPROOF_"
 _OWN_MOUNTS = ("/gpuproof", "/dev/termination-log")
-_OWN_VOLUME = "gpuproof-sources"
+_OWN_VOLUMES = ("gpuproof-", "claim-")
 _PROGRAM = ("command", "args", "terminationMessagePath", "terminationMessagePolicy")
 _POD = ("nodeName", "restartPolicy")
 
@@ -33,8 +33,8 @@ def _kept(before: Raw, after: Raw, gpu_resource: str) -> Iterator[tuple[str, str
     for key in ("command", "args"):
         pair = (raw.at(_named(old, "hold"), key), raw.at(_named(new, "hold"), key))
         yield f"containers[hold].{key}", "this container keeps the node until the sweep is over", *pair
-    own = [_own(spec, "volumes", lambda entry: raw.text(entry, "name") == _OWN_VOLUME) for spec in (old, new)]
-    yield f"volumes[{_OWN_VOLUME}]", "it holds the workload's program", own[0], own[1]
+    own = [_own(spec, "volumes", lambda entry: raw.text(entry, "name").startswith(_OWN_VOLUMES)) for spec in (old, new)]
+    yield f"volumes {'* and '.join(_OWN_VOLUMES)}*", "the program, and the storage that is measured", own[0], own[1]
     yield from _placement_kept(before, after)
 
 
