@@ -103,6 +103,7 @@ def measure(items: Items, given: Mapping[str, Any]) -> Measurement:
         read_back(work, told, published, met)
     except Refused as error:
         meeting.say("published", REFUSED + str(error))
+        meeting.leave()
         could_not("the dataset cannot be had: %s; check [dataset], its address and its rights" % error)
     small_files(work, os.path.join(place, "small", me), int(given["small_files"]), int(given["small_file_bytes"]))
     meeting.say("end")
@@ -155,14 +156,14 @@ def follow(work: Staging, leader: str, published: str) -> str:
 
 
 def for_itself(work: Staging, directory: str, met: Any) -> None:
-    """Every node at once: a plain copy, then the staging, to the claim; then the staging to the node's own disk."""
+    """Every node at once: the staging to the claim, a plain copy of the same; then the staging to the node's own disk."""
     meeting = work.meeting
-    meeting.say("plain")
-    meeting.wait("plain", met)
-    plain = plain_copy(work, directory + ".plain")
     meeting.say("shared")
     meeting.wait("shared", met)
     rate, error = work.timed(directory, nodes="all", destination="shared")
+    meeting.say("plain")
+    meeting.wait("plain", met)
+    plain = plain_copy(work, directory + ".plain")
     if plain > 0 and error == "none":
         work.add("staged_of_plain_copy", rate / plain, "1")
     meeting.say("local")
