@@ -227,13 +227,17 @@ class Run:
         profile = self.setting.profile
         names = [subject.name for subject in self.plan.nodes if not subject.missing]
         shape = read_shape(workload, self.setting.folders)
+        candidates = tuple(name for name in names if (check, name) in self.asked and self.settled(check, name) is None)
         request = SweepRequest(
             check=check,
             workload=workload,
-            params={**profile.workloads.get(check, {}), "device": profile.cluster.device},
-            candidates=tuple(
-                name for name in names if (check, name) in self.asked and self.settled(check, name) is None
-            ),
+            params={
+                **profile.workloads.get(check, {}),
+                "device": profile.cluster.device,
+                # Pods that meet each other must know for how many to wait.
+                **({"nodes": len(candidates)} if shape.claims else {}),
+            },
+            candidates=candidates,
             gpus_per_pod=shape.gpus_of(profile.cluster.gpus_per_node),
             deadlines=profile.deadlines,
             shape=shape,
@@ -406,6 +410,7 @@ def renderer(setting: Setting) -> Renderer:
         pod=PodSettings.from_mapping(profile.pod),
         folders=setting.folders,
         rdma=profile.cluster.rdma,
+        storage=profile.storage,
     )
 
 

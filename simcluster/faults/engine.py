@@ -96,8 +96,8 @@ class FaultEngine:
 
     def _strike(self, action: file.Action, target: Target) -> None:
         if isinstance(action, file.TroubleStorage):
-            target.site.claims.trouble(action.storage_class, action.settings)
-        if not hasattr(action, "node"):
+            target.site.claims.trouble(action.storage_class, action.settings, action.node)
+        if isinstance(action, file.TroubleStorage) or not hasattr(action, "node"):
             return
         for kubelet in _chosen(target.kubelets, action.node):
             if isinstance(action, outages.Outage):

@@ -140,9 +140,13 @@ class VanishNode(_Strict):
 
 
 class TroubleStorage(_Strict):
-    """All volumes of a storage class behave otherwise: `settings` as fields of `hardware.storage.Settings`."""
+    """All volumes of a storage class behave otherwise, on one node or on all of them.
+
+    `settings` are fields of `hardware.storage.Settings`.
+    """
 
     do: Literal["trouble-storage"]
+    node: str = EVERY_NODE
     storage_class: str
     settings: dict[str, float | bool]
 
