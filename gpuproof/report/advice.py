@@ -1,4 +1,4 @@
-"""Owns what to do next about a verdict, by its reason code alone; must not know a text of a pod, nor soften a verdict."""
+"""Owns what to do next about a verdict, by its reason code alone; must not know a pod's text, nor soften a verdict."""
 
 from collections.abc import Mapping
 from typing import Final
