@@ -20,7 +20,18 @@ from gpuproof.expectation import (
     Storage,
     Waiver,
 )
-from gpuproof.limits import Asks, Limit, Severity
+from gpuproof.limits import (
+    Asks,
+    AtLeast,
+    AtMost,
+    Equals,
+    Limit,
+    MaxFraction,
+    MinFraction,
+    OneOf,
+    Severity,
+    bound_text,
+)
 from gpuproof.profile_error import Loc, ProfileError, Source, describe, nearest
 from gpuproof.profile_limits import LimitKey, limit_key, read_limit
 from gpuproof.profile_model import CanaryTable, ClusterTable, ProfileFile, ShareTable
@@ -137,8 +148,42 @@ def merge_limits(
             if state is State.RECORDED:
                 limit = replace(limit, severity=Severity.RECORD_ONLY)
             read.setdefault(limit_key(table), []).append(limit)
-        kept |= read
+        for key, limits in read.items():
+            kept[key] = [_beside(limit, kept[key]) if key in kept else limit for limit in limits]
     return tuple(limit for limits in kept.values() for limit in limits)
+
+
+def _beside(limit: Limit, inherited: Sequence[Limit]) -> Limit:
+    """Return the limit with what it took the place of; nobody may ask for less than was inherited without a word."""
+    before = min(inherited, key=lambda other: (not other.decisive, other.severity != limit.severity))
+    if (before.bound, before.severity, before.per) == (limit.bound, limit.severity, limit.per):
+        return limit
+    how = "weaker than" if _weaker(limit, before) else "instead of"
+    was = f"{bound_text(before.bound, before.unit)} ({before.severity.replace('_', ' ')})"
+    return replace(limit, replaced=f"{how} the inherited {was} of {before.source_file}, {before.key}")
+
+
+_RANK = {Severity.FAIL: 2, Severity.WARN: 1, Severity.RECORD_ONLY: 0}
+
+
+def _weaker(limit: Limit, before: Limit) -> bool:
+    if _RANK[limit.severity] != _RANK[before.severity]:
+        return _RANK[limit.severity] < _RANK[before.severity]
+    match limit.bound, before.bound:
+        case AtLeast(now), AtLeast(then):
+            return now < then
+        case AtMost(now), AtMost(then):
+            return now > then
+        case MinFraction(now, of), MinFraction(then, of_then) if of is of_then:
+            return now < then
+        case MaxFraction(now, of), MaxFraction(then, of_then) if of is of_then:
+            return now > then
+        case OneOf(now_values), OneOf(then_values):
+            return not set(now_values) <= set(then_values)
+        case OneOf(), Equals():
+            return True
+        case _:
+            return False
 
 
 def refuse_undecided_checks(top: Source, checks: Mapping[str, CheckState], limits: Sequence[Limit]) -> None:

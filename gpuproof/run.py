@@ -32,7 +32,7 @@ from gpuproof.pod_shape import read_shape
 from gpuproof.profile import Profile
 from gpuproof.record import Recorder
 from gpuproof.resume import Circumstances, Earlier
-from gpuproof.run_record import RunRecord
+from gpuproof.run_record import FINAL_LOOK, RunRecord
 from gpuproof.suite import Answer, ClusterSubject, NodeSubject, Subject
 from gpuproof.sweeps import Sweep
 from gpuproof.verdict import BLOCKED, NOTHING_JUDGED, Judgement, Verdict, blocked, judge_failure
@@ -190,17 +190,26 @@ class Run:
     def observe(self, check: str, subject: Subject) -> Answer:
         """What the API says of the subject."""
         if isinstance(subject, ClusterSubject):
-            return self._hand_out(check, subject, observe_cluster(self._pool_size, self.setting.run_id))
+            return self._observed(check, subject, observe_cluster(self._pool_size, self.setting.run_id))
         if subject.missing:
-            return self._hand_out(check, subject, self._missing(subject))
+            return self._absent(check, subject)
         resource = self.setting.profile.cluster.gpu_resource
         node = self._nodes[subject.name]
-        return self._hand_out(check, subject, observe_node(node, self.setting.run_id, resource))
+        return self._observed(check, subject, observe_node(node, self.setting.run_id, resource))
+
+    def _observed(self, check: str, subject: Subject, answer: Measurement) -> Answer:
+        self.record.observed(check, subject.name, answer)
+        return self._hand_out(check, subject, answer)
+
+    def _absent(self, check: str, subject: NodeSubject) -> Answer:
+        failure = self._missing(subject)
+        self.record.failed(check, "", subject.name, None, failure)
+        return self._hand_out(check, subject, failure)
 
     def ask(self, check: str, workload: str, subject: NodeSubject) -> Answer:
         """Run the workload once over every node of the check that can be asked; wait for this subject's answer."""
         if subject.missing:
-            return self._hand_out(check, subject, self._missing(subject))
+            return self._absent(check, subject)
         sweep = self._sweeps.get((check, workload)) or self._start_sweep(check, workload)
         if self._compares_with_fleet(check):
             sweep.wait()
@@ -372,6 +381,7 @@ class Run:
             for check in first:
                 line = self.judged.get((check, name))
                 if line is not None and line.verdict is Verdict.PASS:
+                    self.record.failed(check, FINAL_LOOK, name, None, failure)
                     self.settle(check, name, judge_failure(failure))
 
     def _fill_gaps(self, interrupted: str | None) -> None:
