@@ -84,9 +84,30 @@ def merge_cluster(chain: Chain, top: Source) -> ClusterExpectation:
     for key in ("gpu_product", "gpus_per_node", "nodes", "gpu_resource", "device"):
         if values.get(key) is None:
             raise _absent(top, ("cluster", key), "what was bought, as the cluster under test cannot say it")
+    _refuse_sharing(top, values)
     rdma = values.get("rdma")
     values["rdma"] = None if rdma is None else Rdma(**rdma.model_dump())
     return ClusterExpectation(**(values | {"extra": extra}))
+
+
+def _refuse_sharing(top: Source, values: Mapping[str, Any]) -> None:
+    """Refuse a description of shares that contradicts itself, or that leaves whole GPUs untested."""
+    sharing = values.get("gpu_sharing", "none")
+    if (sharing == "mig") != (values.get("mig_profile") is not None):
+        raise top.error(
+            ("cluster", "mig_profile"),
+            expected='a profile such as "1g.10gb" where gpu_sharing is "mig", and none elsewhere',
+            actual=f"gpu_sharing = {describe(sharing)}, mig_profile = {describe(values.get('mig_profile'))}",
+            next_step="state both or neither",
+        )
+    asked, offered = values.get("gpus_per_pod"), values["gpus_per_node"]
+    if asked is not None and (asked > offered or (asked != offered and sharing == "none")):
+        raise top.error(
+            ("cluster", "gpus_per_pod"),
+            expected=f"at most the {offered} of gpus_per_node, and no fewer where GPUs are whole: all must be tested",
+            actual=describe(asked),
+            next_step="delete it, or say by gpu_sharing how GPUs are shared",
+        )
 
 
 def merge_checks(chain: Chain, top: Source, known: Collection[str]) -> tuple[dict[str, CheckState], dict[str, int]]:

@@ -53,6 +53,15 @@ class ClusterTable(Table):
     gpu_driver: Word | None = None
     gpu_memory_mib: Count | None = None
     device: Literal["cuda", "cpu"] | None = None
+    gpu_sharing: Literal["none", "mig", "time-slicing", "mps"] | None = None
+    mig_profile: Word | None = None
+    gpus_per_pod: Count | None = None
+    physical_gpus_per_node: Count | None = None
+    kernel_version: Word | None = None
+    os_image: Word | None = None
+    container_runtime: Word | None = None
+    kubelet_version: Word | None = None
+    taints: Word | None = None
     rdma: RdmaTable | None = None
     extra: dict[str, OneScalar] = {}
 
@@ -185,6 +194,10 @@ class LimitTable(Table):
     min_fraction: float | None = None
     max_fraction: float | None = None
     unique: Literal[True] | None = None
+    uniform: Literal[True] | None = None
+    min_version: Annotated[dict[str, Word], Field(min_length=1)] | None = None
+    by: Word | None = None
+    whole_gpu: Literal[True] | None = None
     of: Literal["ring_ceiling", "fleet_median", "baseline"] | None = None
     severity: Literal["fail", "warn", "record_only"]
     provenance: ProvenanceTable
