@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gpuproof.expectation import CheckState, ClusterExpectation, Deadlines, Scope, State, Waiver
+from gpuproof.expectation import CheckState, ClusterExpectation, Deadlines, Scope, State, Telemetry, Waiver
 from gpuproof.limits import Asks, Limit, provenance_block
 from gpuproof.profile_error import Loc, ProfileError, Source, describe, from_toml, nearest
 from gpuproof.profile_explain import explain
@@ -25,6 +25,7 @@ from gpuproof.profile_merge import (
     merge_limits,
     merge_pod,
     merge_scope,
+    merge_telemetry,
     merge_waivers,
     merge_workloads,
     refuse_undecided_checks,
@@ -61,6 +62,7 @@ class Profile:
     waivers: tuple[Waiver, ...]
     workloads: Mapping[str, Mapping[str, Parameter]]
     deadlines: Deadlines
+    telemetry: Telemetry | None = None
 
     def limits_for(self, check: str) -> tuple[Limit, ...]:
         """Return the limits of one check, in the order of the files."""
@@ -130,6 +132,7 @@ def load_profile(path: Path, *, known_checks: Mapping[str, Asks], today: dt.date
         waivers=merge_waivers(chain, checks, today),
         workloads=merge_workloads(chain, checks),
         deadlines=merge_deadlines(chain, top),
+        telemetry=merge_telemetry(chain, top),
     )
 
 
