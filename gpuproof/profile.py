@@ -11,7 +11,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gpuproof.expectation import CheckState, ClusterExpectation, Dataset, Deadlines, Scope, State, Storage, Waiver
+from gpuproof.expectation import (
+    CheckState,
+    ClusterExpectation,
+    Dataset,
+    Deadlines,
+    Scope,
+    State,
+    Storage,
+    Telemetry,
+    Waiver,
+)
 from gpuproof.limits import Asks, Limit, provenance_block
 from gpuproof.profile_dataset import merge_dataset
 from gpuproof.profile_error import Loc, ProfileError, Source, describe, from_toml, nearest
@@ -27,6 +37,7 @@ from gpuproof.profile_merge import (
     merge_pod,
     merge_scope,
     merge_storage,
+    merge_telemetry,
     merge_waivers,
     merge_workloads,
     refuse_undecided_checks,
@@ -66,6 +77,7 @@ class Profile:
     storage: Mapping[str, Storage] = field(default_factory=dict)
     """What workloads mount as claims, by the name that their `POD` uses."""
     dataset: Dataset | None = None
+    telemetry: Telemetry | None = None
 
     def limits_for(self, check: str) -> tuple[Limit, ...]:
         """Return the limits of one check, in the order of the files."""
@@ -137,6 +149,7 @@ def load_profile(path: Path, *, known_checks: Mapping[str, Asks], today: dt.date
         deadlines=merge_deadlines(chain, top),
         storage=merge_storage(chain),
         dataset=merge_dataset(chain, merge_storage(chain)),
+        telemetry=merge_telemetry(chain, top),
     )
 
 

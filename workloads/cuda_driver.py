@@ -93,6 +93,18 @@ class Context:
     def __exit__(self, *_: object) -> None:
         self._driver._call("cuDevicePrimaryCtxRelease_v2", self._device)  # noqa: SLF001 - one module, one library handle
 
+    def allocate(self, size: int) -> int:
+        """The address of `size` bytes of the device's memory, held until this process ends."""
+        address = ctypes.c_uint64()
+        self._driver._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))  # noqa: SLF001
+        return address.value
+
+    def fill(self, address: int, data: bytes) -> None:
+        """Copy `data` to an address of the device's memory and wait until it is there."""
+        call = self._driver._call  # noqa: SLF001
+        call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), data, ctypes.c_size_t(len(data)))
+        call("cuCtxSynchronize")
+
     def round_trip(self, data: bytes) -> bytes:
         """What comes back of `data` after it was copied into the device's memory and out again."""
         call = self._driver._call  # noqa: SLF001

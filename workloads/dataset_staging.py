@@ -156,7 +156,7 @@ def follow(work: Staging, leader: str, published: str) -> str:
 
 
 def for_itself(work: Staging, directory: str, met: Any) -> None:
-    """Every node at once: the staging to the claim, a plain copy of the same; then the staging to the node's own disk."""
+    """Every node at once: staging to the claim, a plain copy of the same, then staging to the node's own disk."""
     meeting = work.meeting
     meeting.say("shared")
     meeting.wait("shared", met)

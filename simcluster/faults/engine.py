@@ -19,6 +19,12 @@ from simcluster.objectstore import ObjectStore
 from simcluster.topology import Topology
 
 _log = logging.getLogger(__name__)
+_NODE_INFO = {
+    "kernel_version": "kernelVersion",
+    "container_runtime": "containerRuntimeVersion",
+    "kubelet_version": "kubeletVersion",
+    "os_image": "osImage",
+}
 
 
 class Target(Protocol):
@@ -46,9 +52,15 @@ class FaultEngine:
 
     def shape(self, topology: Topology) -> Topology:
         """The topology with the faults that concern which nodes exist."""
-        if any(isinstance(action, file.RemoveGpuNodes) for action in self._actions_at_start()):
-            return topology.model_copy(update={"pools": [pool for pool in topology.pools if pool.gpu is None]})
-        return topology
+        changes: dict[str, object] = {}
+        for action in self._actions_at_start():
+            if isinstance(action, file.RemoveGpuNodes):
+                changes["pools"] = [pool for pool in topology.pools if pool.gpu is None]
+            elif isinstance(action, file.SecondExporter):
+                changes["second_exporter"] = action.node
+            elif isinstance(action, file.SetExporterInterval):
+                changes["dcgm_interval_ms"] = action.interval_ms
+        return topology.model_copy(update=changes)
 
     def hooks(self) -> list[AdmissionHook]:
         """Admission hooks for the API server."""
@@ -87,10 +99,12 @@ class FaultEngine:
             target.site.on_running.append(self._on_running)
 
     def _on_running(self, node: str, pod: Object, container: str) -> None:
-        del pod
+        labels = pod["metadata"].get("labels") or {}
         for fault in list(self._waiting):
             when = fault.at
-            if isinstance(when, file.When) and when.node in (node, file.EVERY_NODE) and when.container == container:
+            if not isinstance(when, file.When) or when.labels.items() - labels.items():
+                continue
+            if when.node in (node, file.EVERY_NODE) and when.container == container:
                 self._waiting.remove(fault)
                 _log.info("fault %s strikes: %s runs on %s", fault.id, container, node)
                 if self._target is not None:
@@ -102,11 +116,17 @@ class FaultEngine:
             target.site.claims.trouble(action.storage_class, action.settings, action.node)
         if isinstance(action, file.TroubleObjectStore):
             target.objects.trouble(action.node, action.settings)
-        if isinstance(action, file.TroubleStorage | file.TroubleObjectStore) or not hasattr(action, "node"):
+        if isinstance(action, file.TroubleStorage | file.TroubleObjectStore | file.SecondExporter) or not hasattr(
+            action, "node"
+        ):
             return
         for kubelet in _chosen(target.kubelets, action.node):
             if isinstance(action, outages.Outage):
                 self._spawn(outages.carry_out(kubelet, action))
+            elif isinstance(action, file.ChangeSystem | file.ChangeImage):
+                _change_software(kubelet, action)
+            elif isinstance(action, file.RemoveBoard):
+                _remove_board(kubelet, action.gpu)
             elif isinstance(action, file.VanishNode):
                 self._spawn(_vanish(kubelet))
             else:
@@ -152,7 +172,19 @@ def _alter(kubelet: NodeKubelet, action: file.Action) -> None:
         case file.TruncateMessages():
             node.troubles.message_limit = action.keep_bytes
         case _:
-            raise TypeError(f"no node can carry out {action.do}")
+            _alter_exporter(kubelet, action)
+
+
+def _alter_exporter(kubelet: NodeKubelet, action: file.Action) -> None:
+    node = kubelet.node
+    if isinstance(action, file.RemoveExporter):
+        node.labels["nvidia.com/gpu.deploy.dcgm-exporter"] = "false"
+        return
+    if not isinstance(action, file.TroubleExporter):
+        raise TypeError(f"no node can carry out {action.do}")
+    place = node.directory / "host/run/simcluster/exporter"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(action.lines(), encoding="utf-8")
 
 
 def _break(kubelet: NodeKubelet, action: file.BreakGpu) -> None:
@@ -166,6 +198,23 @@ def _break(kubelet: NodeKubelet, action: file.BreakGpu) -> None:
         compute_error=action.compute_error,
         flips_bits=action.flips_bits,
     )
+
+
+def _change_software(kubelet: NodeKubelet, action: file.ChangeSystem | file.ChangeImage) -> None:
+    node = kubelet.node
+    if isinstance(action, file.ChangeImage):
+        node.images.carried.setdefault(action.image, {}).update(action.env)
+        return
+    node.system |= {_NODE_INFO[key]: value for key, value in action if key in _NODE_INFO and value is not None}
+
+
+def _remove_board(kubelet: NodeKubelet, index: int) -> None:
+    node = kubelet.node
+    if node.gpus is None:
+        return
+    node.gpus.remove_board(index)
+    node.devices.units |= node.gpus.units()
+    node.labels["nvidia.com/gpu.count"] = str(len(node.gpus.gpus))
 
 
 def _set_driver(kubelet: NodeKubelet, version: str) -> None:

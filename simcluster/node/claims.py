@@ -16,9 +16,9 @@ from typing import Any
 
 from simcluster.api.informer import Informer
 from simcluster.api.port import ApiError, Client, Object
+from simcluster.api.quantities import parse
 from simcluster.hardware.storage import SettingError, Settings, from_parameters
 from simcluster.node import syscalls
-from simcluster.node.quantity import parse
 from simcluster.node.sources import SourceMissingError
 
 _LIBRARY = "/opt/simcluster/lib/libsimstorage.so"
