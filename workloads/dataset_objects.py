@@ -44,12 +44,16 @@ class _FromTheStart(_Again):
 
 @dataclass
 class Fetched:
-    """How one object came: seconds in all and to the first byte, and how many attempts failed before."""
+    """How one object came: seconds in all, to the first byte and spent moving it, and how many attempts failed before.
+
+    Seconds spent moving leave out pauses, and attempts to which no byte came.
+    """
 
     bytes: int
     seconds: float
     first_byte_s: float
     retries: int
+    moving_s: float = 0.0
 
 
 def read_manifest() -> List[Dict[str, Any]]:
@@ -79,9 +83,13 @@ def fetch(item: Mapping[str, Any], place: str, claims: str, attempts: int, timeo
         if attempt:
             found.retries += 1
             time.sleep(_FIRST_PAUSE_S * 2**attempt)
+        tried = time.monotonic()
         try:
-            _complete(item, part, claims, timeout_s, began, found)
-            _publish(part, place)
+            try:
+                _complete(item, part, claims, timeout_s, began, found)
+                _publish(part, place)
+            finally:
+                found.moving_s += time.monotonic() - tried if found.first_byte_s else 0.0
         except _Again as error:
             last = str(error)
             if isinstance(error, _FromTheStart):
@@ -121,9 +129,11 @@ def _complete(item: Mapping[str, Any], part: str, claims: str, timeout_s: float,
         size = out.tell()
         out.flush()
         os.fsync(out.fileno())
-    if size != wanted:
-        # What has come stays: the next attempt goes on behind it, or finds that there is no more.
-        raise _Again("wrong length: %d bytes came, the manifest says %d" % (size, wanted))
+    if size < wanted:
+        # What has come stays: the next attempt goes on behind it.
+        raise _Again("the source ended after %d of %d bytes" % (size, wanted))
+    if size > wanted:
+        raise _FromTheStart("wrong length: %d bytes came, the manifest says %d" % (size, wanted))
     if digest.hexdigest() != item["sha256"]:
         raise _FromTheStart("wrong content: its sha256 is not the manifest's")
 
@@ -168,6 +178,7 @@ def _download(url: str, have: int, wanted: int, timeout_s: float) -> Iterator[by
                 yield block
     except urllib.error.HTTPError as error:
         said = "the source answers %d %s" % (error.code, error.reason)
+        error.close()
         if error.code in _MAY_PASS:
             raise _Again(said) from None
         raise Refused(said) from None

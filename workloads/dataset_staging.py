@@ -71,7 +71,7 @@ class Staging:
         return came, "none"
 
     def timed(self, directory: str, **at: Any) -> Tuple[float, str]:
-        """Stage and report; the rate in GB/s, and what was wrong ("none")."""
+        """Stage and report; the rate in GB/s while bytes moved (0 where it failed), and what was wrong ("none")."""
         began = time.monotonic()
         came, error = self.stage(directory)
         seconds = time.monotonic() - began
@@ -80,7 +80,8 @@ class Staging:
         if came:
             self.add("first_byte", max(one.first_byte_s for one in came), "s", **at)
         self.add("half_published", float(half_published(directory, self.items)), "count", **at)
-        return rate, error
+        moving_s = sum(one.moving_s for one in came)
+        return self.bytes / moving_s / GB if error == "none" else 0.0, error
 
 
 def measure(items: Items, given: Mapping[str, Any]) -> Measurement:
@@ -168,7 +169,7 @@ def for_itself(work: Staging, directory: str, met: Any) -> None:
         work.add("staged_of_plain_copy", rate / plain, "1")
     meeting.say("local")
     meeting.wait("local", met)
-    _, local_error = work.timed(os.path.join(SCRATCH, "staged"), nodes="all", destination="local")
+    _, local_error = work.timed(os.path.join(SCRATCH, meeting.me), nodes="all", destination="local")
     work.facts["staging_error"] = error
     work.facts["local_staging_error"] = local_error
     meeting.say("rate", rate)
