@@ -34,7 +34,7 @@ from workloads.smi_text import UUID
 PARAMETERS = ("hold_s", "start_s", "memory_mib", "duty", "matrix_size", "nvidia_smi_timeout_s")
 NONE = "none"
 _MIB = 1 << 20
-_CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from workloads import gpu_load; gpu_load.work(sys.argv[2])"
+_CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from workloads import exporter_load; exporter_load.work(sys.argv[2])"
 _BURST_S = 0.02
 
 
@@ -93,7 +93,7 @@ def measure() -> Measurement:
         errors += failed
     facts: Dict[str, Fact] = {"gpu_uuid": list(uuids), "load_error": list(errors) or [NONE]}
     environment = {"python": sys.version.split()[0]}
-    return Measurement("gpu_load", world_size=1, hosts=1, samples=tuple(samples), facts=facts,
+    return Measurement("exporter_load", world_size=1, hosts=1, samples=tuple(samples), facts=facts,
                        environment=environment, **identity())  # fmt: skip
 
 
