@@ -34,7 +34,7 @@ from workloads.smi_text import UUID
 PARAMETERS = ("hold_s", "start_s", "memory_mib", "duty", "matrix_size", "nvidia_smi_timeout_s")
 NONE = "none"
 _MIB = 1 << 20
-_CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from workloads import exporter_load; exporter_load.work(sys.argv[2])"
+_CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from workloads.exporter_load import work; work(sys.argv[2])"
 _BURST_S = 0.02
 
 
