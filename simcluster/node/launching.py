@@ -17,7 +17,10 @@ from simcluster.node.runtime import Launch, LaunchError
 Bind = tuple[str, str, bool]
 _NAME_FILES = ("hosts", "hostname", "resolv.conf", "nsswitch.conf")
 _GPU_STATE = "/run/simcluster/gpus"
+_GPU_LOAD = "/run/simcluster/gpu-load"
+_KERNEL_LOG = "/run/simcluster/kernel-log"
 _TOOLS = "/opt/simcluster"
+_KERNEL_LIBRARY = "/opt/simcluster/lib/libsimkernel.so"
 
 
 class LaunchPlanner:
@@ -62,9 +65,13 @@ class LaunchPlanner:
         if self._node.gpus is not None:
             for name in containers:
                 self._node.gpus.hide(self._gpu_state(name))
+                self._node.gpus.forget_work(self._gpu_load(name))
 
     def _gpu_state(self, container: str) -> Path:
         return self._directory / f"{container}.gpus"
+
+    def _gpu_load(self, container: str) -> Path:
+        return self._directory / f"{container}.gpu-load"
 
     def _volumes_view(self, container: str) -> Path:
         return self._directory / f"{container}.volumes"
@@ -104,10 +111,15 @@ class LaunchPlanner:
         seen = granted[: max(0, len(granted) - self._node.troubles.hidden_gpus)]
         state = self._gpu_state(container["name"])
         self._node.gpus.show(state, seen)
+        load = self._gpu_load(container["name"])
+        self._node.gpus.count_work(load, seen)
         if seen:
             variables["NVIDIA_VISIBLE_DEVICES"] = ",".join(dict.fromkeys(unit.partition("::")[0] for unit in seen))
         variables["SIMCLUSTER_GPU_STATE"] = _GPU_STATE
         variables["PATH"] = f"{_TOOLS}/gpu/bin:{variables.get('PATH', '')}"
         libraries = [f"{_TOOLS}/gpu/lib", variables.get("LD_LIBRARY_PATH", "")]
         variables["LD_LIBRARY_PATH"] = ":".join(part for part in libraries if part)
-        return [(str(state), _GPU_STATE, True)]
+        variables["LD_PRELOAD"] = " ".join(part for part in (_KERNEL_LIBRARY, variables.get("LD_PRELOAD", "")) if part)
+        log = self._node.directory / "host/var/log/gpu-kernel-log"
+        self._node.gpus.kernel_log.write_to(log)
+        return [(str(state), _GPU_STATE, True), (str(load), _GPU_LOAD, False), (str(log), _KERNEL_LOG, True)]
