@@ -245,7 +245,7 @@ class Run:
             candidates=tuple(
                 name for name in names if (check, name) in self.asked and self.settled(check, name) is None
             ),
-            gpus_per_pod=shape.gpus_of(profile.cluster.gpus_per_node),
+            gpus_per_pod=shape.gpus_of(profile.cluster.pod_gpus),
             deadlines=profile.deadlines,
             shape=shape,
         )
