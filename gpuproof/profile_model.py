@@ -185,7 +185,7 @@ class LimitTable(Table):
     min_fraction: float | None = None
     max_fraction: float | None = None
     unique: Literal[True] | None = None
-    of: Literal["ring_ceiling", "fleet_median", "baseline"] | None = None
+    of: Literal["ring_ceiling", "fleet_median", "baseline", "node_best"] | None = None
     severity: Literal["fail", "warn", "record_only"]
     provenance: ProvenanceTable
 

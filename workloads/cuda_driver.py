@@ -6,6 +6,7 @@ Knows no torch, no limit and no Kubernetes. Signatures are those of the CUDA dri
 from __future__ import annotations
 
 import ctypes
+import os
 import uuid
 from typing import Any, List, Tuple
 
@@ -26,6 +27,8 @@ class Driver:
     """libcuda.so.1, initialised. Raises `CudaError` from every call that fails."""
 
     def __init__(self) -> None:
+        # NVML's order: a GPU has one number in all that is reported of it.
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
         try:
             self._lib: Any = ctypes.CDLL("libcuda.so.1")
         except OSError as error:

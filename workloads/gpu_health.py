@@ -1,4 +1,4 @@
-"""What the driver knows of every GPU's health: memory errors, remapped rows, XIDs, PCIe and NVLink, before and after work.
+"""What the driver knows of every GPU's health: memory errors, remapped rows, XIDs, PCIe and NVLink.
 
 XIDs that are in the kernel log already are old ones; those that NVML or the log reports while this program works the
 GPUs are new. Counters that only grow are reported as what they grew by. Needs no torch.
@@ -7,13 +7,14 @@ GPUs are new. Counters that only grow are reported as what they grew by. Needs n
 from __future__ import annotations
 
 import sys
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from workloads.contract import Fact, Measurement, Sample, emit, identity, leave_on_sigterm, parameters
+from workloads.contract import Fact, Measurement, Sample, Scalar, emit, identity, leave_on_sigterm, parameters
 from workloads.cuda_buffers import DeviceMemory
 from workloads.cuda_driver import CudaError, Driver
 from workloads.cuda_errors import explained
 from workloads.cuda_kernels import BLOCK, Kernels
+from workloads.device_match import by_ordinal
 from workloads.gpu_memory_health import ecc_samples, row_samples
 from workloads.nvml import Device, Nvml, NvmlError
 from workloads.nvml_links import link_errors, nvlinks, speed_gb_s
@@ -47,11 +48,13 @@ def measure() -> Measurement:
         log_before = kernel_log()
         watch = XidWatch(nvml, devices)
         before = [links_of(device) for device in devices]
-        facts["work_error"] = work(options)
+        trained: Dict[int, Tuple[Optional[int], Optional[int]]] = {}
+        facts["work_error"] = work(nvml, options, trained)
         events = watch.seen(int(1000 * float(options["wait_s"])))
         log_after = kernel_log()
         for device, earlier in zip(devices, before):
             samples += ecc_samples(device) + row_samples(device) + bus_samples(device, earlier)
+            samples += pcie_samples(device.index, trained.get(device.index) or pcie_of(device))
         facts["ecc_enabled"] = [bool(device.ecc_enabled()) for device in devices]
         facts["recovery_action"] = [device.recovery_action() or "not reported" for device in devices]
         facts.update(xid_facts(devices, log_before, log_after, events))
@@ -62,21 +65,34 @@ def measure() -> Measurement:
                        environment=environment, **identity())  # fmt: skip
 
 
-def work(options: Dict[str, object]) -> str:
-    """Kernels and copies on every GPU: an idle one hides what is wrong, and may have trained its link down."""
+def work(nvml: Nvml, options: Dict[str, Any], trained: Dict[int, Tuple[Optional[int], Optional[int]]]) -> str:
+    """Kernels and copies on every GPU; its PCIe link is read into `trained` before it falls idle and trains down."""
+    size = int(options["copy_mib"]) << 20
     try:
         driver = Driver()
-        for gpu in range(driver.device_count()):
-            size = int(str(options["copy_mib"])) << 20
+        for gpu, device in enumerate(by_ordinal(driver, nvml)):
             with driver.open(gpu) as context, DeviceMemory(driver, max(size, _BLOCKS * BLOCK * 4)) as memory:
                 kernels = Kernels(driver)
-                kernels.burn(memory.address, int(str(options["iterations"])), _BLOCKS)
-                for _ in range(int(str(options["copies"]))):
+                kernels.burn(memory.address, int(options["iterations"]), _BLOCKS)
+                for _ in range(int(options["copies"])):
                     memory.write(bytes(size))
+                if device is not None:
+                    trained[device.index] = pcie_of(device)
                 context.synchronize()
     except CudaError as error:
         return explained(str(error), error.code)
     return NONE
+
+
+def pcie_of(device: Device) -> Tuple[Optional[int], Optional[int]]:
+    """(width, generation) of the link at this moment."""
+    return device.pcie_width(), device.pcie_generation()
+
+
+def pcie_samples(gpu: int, link: Tuple[Optional[int], Optional[int]]) -> List[Sample]:
+    """What is known of the link."""
+    pairs = (("pcie_width", "lanes", link[0]), ("pcie_generation", "1", link[1]))
+    return [Sample(name, float(value), unit, {"gpu": gpu}) for name, unit, value in pairs if value is not None]
 
 
 def links_of(device: Device) -> Links:
@@ -87,15 +103,10 @@ def links_of(device: Device) -> Links:
 
 
 def bus_samples(device: Device, earlier: Links) -> List[Sample]:
-    """PCIe width and generation right after the work, NVLinks up and the slowest one's rate, errors since `earlier`."""
+    """NVLinks up, the rate of the slowest, and how often either bus had to repeat itself since `earlier`."""
     at = {"gpu": device.index}
     now = links_of(device)
-    found = [Sample("pcie_width", float(width), "lanes", at) for width in [device.pcie_width()] if width is not None]
-    found += [
-        Sample("pcie_generation", float(generation), "1", at)
-        for generation in [device.pcie_generation()]
-        if generation is not None
-    ]
+    found: List[Sample] = []
     if now.pcie_replays is not None and earlier.pcie_replays is not None:
         found.append(Sample("pcie_replays", float(max(0, now.pcie_replays - earlier.pcie_replays)), "count", at))
     states = nvlinks(device)
@@ -103,9 +114,8 @@ def bus_samples(device: Device, earlier: Links) -> List[Sample]:
     speeds = [speed for link, up in states if up for speed in [speed_gb_s(device, link)] if speed is not None]
     if speeds:
         found.append(Sample("nvlink_speed", min(speeds), "GB/s", {**at, "statistic": "slowest_link"}))
-    for name in _GROWING if states else ():
-        found.append(Sample(name, float(max(0, now.nvlink[name] - earlier.nvlink[name])), "count", at))
-    return found
+    grown = {name: float(max(0, now.nvlink[name] - earlier.nvlink[name])) for name in _GROWING} if states else {}
+    return found + [Sample(name, count, "count", at) for name, count in grown.items()]
 
 
 def xid_facts(
@@ -136,7 +146,7 @@ def added(before: List[Found], after: List[Found]) -> List[Found]:
     return found
 
 
-def texts(found: List[Tuple[int, int]]) -> List[Fact]:  # type: ignore[type-arg,unused-ignore]
+def texts(found: List[Tuple[int, int]]) -> List[Scalar]:
     """Each once, in words."""
     return list(dict.fromkeys("gpu %d: %s" % (gpu, told(xid)) for gpu, xid in found)) or [NONE]
 

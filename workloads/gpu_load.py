@@ -50,7 +50,7 @@ def measure() -> Measurement:
         errors.append(explained(str(error), error.code))
     except NvmlError as error:
         errors.append("NVML: %s" % error)
-    facts["load_error"] = errors or [NONE]
+    facts["load_error"] = list(errors) or [NONE]
     environment = {"python": sys.version.split()[0]}
     return Measurement("gpu_load", world_size=1, hosts=1, samples=tuple(samples), facts=facts,
                        environment=environment, **identity())  # fmt: skip
@@ -68,7 +68,7 @@ def idle(counters: List[Optional[SmActivity]], seconds: float) -> List[Optional[
 def under_load(
     driver: Driver, gpu: int, device: Optional[Device], counters: List[Optional[SmActivity]], options: Dict[str, Any]
 ) -> "tuple[List[Optional[float]], List[Sample]]":
-    """The SM activity of every GPU while one of them computes for about `load_s`, and what else NVML says of that one."""
+    """The SM activity of every GPU while one of them computes for about `load_s`, and what NVML says of that one."""
     blocks = _BLOCKS_EACH * driver.attribute(gpu, _MULTIPROCESSORS)
     iterations = int(options["iterations"])
     with driver.open(gpu) as context, DeviceMemory(driver, blocks * BLOCK * 4) as out, Timer(driver) as timer:

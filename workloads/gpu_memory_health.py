@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import Dict, List
 
-from workloads.contract import Sample
+from workloads.contract import Sample, Scalar
 from workloads.nvml import Device
 from workloads.nvml_types import (
     AGGREGATE,
@@ -30,7 +30,7 @@ def ecc_samples(device: Device) -> List[Sample]:
             for span, counter in _SPANS.items():
                 errors = device.ecc_errors(number, counter, location)
                 if errors is not None:
-                    at = {"gpu": device.index, "memory": place, "span": span}
+                    at: Dict[str, Scalar] = {"gpu": device.index, "memory": place, "span": span}
                     found.append(Sample("ecc_" + kind, float(errors), "count", at))
     return found
 
