@@ -119,12 +119,16 @@ static void read_gpu(const char *line, struct gpu *gpu) {
 }
 
 /* 0 where there is no state, and then no GPU. */
-static int read_node(struct node *node) {
+static int read_node(struct node *read) {
+    struct node fresh, *node = &fresh; /* threads look at `read` meanwhile: it must never be empty */
     const char *path = getenv("SIMCLUSTER_GPU_STATE");
     char line[4096];
     FILE *file = fopen(path ? path : "/run/simcluster/gpus", "r");
     memset(node, 0, sizeof *node);
-    if (!file) return 0;
+    if (!file) {
+        *read = fresh;
+        return 0;
+    }
     while (fgets(line, sizeof line, file)) {
         if (strncmp(line, "node\t", 5) == 0) {
             field_of(line, "driver", node->driver);
@@ -137,6 +141,7 @@ static int read_node(struct node *node) {
         }
     }
     fclose(file);
+    *read = fresh;
     return 1;
 }
 
