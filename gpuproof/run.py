@@ -282,7 +282,7 @@ class Run:
                 **({"nodes": len(candidates)} if shape.claims else {}),
             },
             candidates=candidates,
-            gpus_per_pod=shape.gpus_of(profile.cluster.gpus_per_node),
+            gpus_per_pod=shape.gpus_of(profile.cluster.pod_gpus),
             deadlines=profile.deadlines,
             shape=shape,
         )

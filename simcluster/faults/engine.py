@@ -118,6 +118,8 @@ class FaultEngine:
                 self._spawn(outages.carry_out(kubelet, action))
             elif isinstance(action, file.ChangeSystem | file.ChangeImage):
                 _change_software(kubelet, action)
+            elif isinstance(action, file.ShowAllGpus | file.ObeyVisibleDevices | file.ForgetGrants):
+                _loosen(kubelet, action)
             elif isinstance(action, file.RemoveBoard):
                 _remove_board(kubelet, action.gpu)
             elif isinstance(action, file.VanishNode):
@@ -199,6 +201,17 @@ def _change_software(kubelet: NodeKubelet, action: file.ChangeSystem | file.Chan
         node.images.carried.setdefault(action.image, {}).update(action.env)
         return
     node.system |= {_NODE_INFO[key]: value for key, value in action if key in _NODE_INFO and value is not None}
+
+
+def _loosen(kubelet: NodeKubelet, action: file.ShowAllGpus | file.ObeyVisibleDevices | file.ForgetGrants) -> None:
+    node = kubelet.node
+    match action:
+        case file.ShowAllGpus():
+            node.troubles.shows_all_gpus = True
+        case file.ObeyVisibleDevices():
+            node.troubles.obeys_visible_devices = True
+        case file.ForgetGrants():
+            node.devices.forgetful = True
 
 
 def _remove_board(kubelet: NodeKubelet, index: int) -> None:

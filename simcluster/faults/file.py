@@ -56,6 +56,27 @@ class HideGpus(_Strict):
     count: Annotated[int, Field(gt=0)]
 
 
+class ShowAllGpus(_Strict):
+    """The container runtime of a node shows all GPUs to every container that was granted any."""
+
+    do: Literal["show-all-gpus"]
+    node: str
+
+
+class ObeyVisibleDevices(_Strict):
+    """The container runtime of a node gives GPUs to whoever says NVIDIA_VISIBLE_DEVICES=all, asked for or not."""
+
+    do: Literal["obey-visible-devices"]
+    node: str
+
+
+class ForgetGrants(_Strict):
+    """The kubelet of a node does not remember which GPUs its pods hold: it hands out the first ones again."""
+
+    do: Literal["forget-grants"]
+    node: str
+
+
 class SetDriver(_Strict):
     """A node runs another driver version, and its labels say so."""
 
@@ -245,6 +266,9 @@ Action = Annotated[
     OfferGpus
     | BreakGpu
     | HideGpus
+    | ShowAllGpus
+    | ObeyVisibleDevices
+    | ForgetGrants
     | SetDriver
     | ChangeSystem
     | RemoveBoard
