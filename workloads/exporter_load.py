@@ -43,7 +43,7 @@ class Worker:
 
     def __init__(self, gpu: int, uuid: str, options: Dict[str, Any]) -> None:
         self.gpu, self.uuid = gpu, uuid
-        root = str(Path(__file__).resolve().parent.parent)
+        root = str(Path(__file__).absolute().parent.parent)  # a ConfigMap's files are links to elsewhere
         command = [sys.executable, "-u", "-c", _CHILD, root, json.dumps(options)]
         environment = dict(os.environ, CUDA_VISIBLE_DEVICES=uuid)
         self._process = subprocess.Popen(
