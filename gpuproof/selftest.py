@@ -67,8 +67,9 @@ class Fault(BaseModel):
 
     @property
     def outcome(self) -> str:
-        """The decision it must lead to: REJECTED where it makes any check FAIL, else UNDECIDED."""
-        return "REJECTED" if any(expected.verdict == "FAIL" for expected in self.expects) else "UNDECIDED"
+        """The decision it must lead to: REJECTED where it makes any check FAIL, ACCEPTED where all it names pass."""
+        verdicts = {expected.verdict for expected in self.expects}
+        return "REJECTED" if "FAIL" in verdicts else "ACCEPTED" if verdicts == {"PASS"} else "UNDECIDED"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from gpuproof.expectation import Telemetry
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.manifests import CHECK_LABEL, MEASURE
 from gpuproof.suite import Answer
-from gpuproof.telemetry.attribution import Question, attribution_of
+from gpuproof.telemetry.attribution import Question, attribution_of, lag_of
 from gpuproof.telemetry.export import NONE, export_of
 from gpuproof.telemetry.history import GpuTime, Scrape
 from gpuproof.telemetry.readings import Holder
@@ -121,7 +121,7 @@ class Observer:
         while True:
             with sampler.reading(node) as history:
                 interval_s = history.interval_s
-            lag_s = (interval_s or 0.0) + settings.settle_s
+            lag_s = lag_of(interval_s or 0.0, settings, question.load)
             sampler.wait_for_page(node, max(question.ended_by + lag_s, time.time() - settings.every_s))
             asked = Question(question.load, question.sight, question.holder, question.ended_by, interval_s)
             with sampler.reading(node) as history:

@@ -161,7 +161,8 @@ class TroubleExporter(_Strict):
     do: Literal["trouble-exporter"]
     node: str
     labels: Literal["right", "empty", "absent"] = "right"
-    mapping: Literal["now", "first", "remembered"] = "now"
+    mapping: Literal["now", "first", "kept", "remembered"] = "now"
+    swapped: bool = False
     hung: bool = False
     missing_gpu: int | None = None
     missing_fields: tuple[str, ...] = ()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuproof.catalogue import load_checks, subjects_asked
 from gpuproof.expectation import CheckState, CoverAll, CoverCanary, CoverShare, Deadlines, Rdma, Scope, State, Waiver
 from gpuproof.limits import (
-    Asks,
     AtLeast,
     AtMost,
     Contract,
@@ -31,10 +31,7 @@ from gpuproof.profile import THRESHOLDS, ProfileError, find_profile, load_profil
 from tests.gpuproof.profiles import GOOD, HEAD, KNOWN, LIMIT, TODAY, WAIVER, WORDS, changed, load
 
 SHIPPED = ["simulated", "h100-sxm-8x-ib400"]
-SHIPPED_CHECKS = {
-    "gpu_inventory": Asks(cluster=True, nodes=True),
-    "cuda_runtime": Asks(cluster=False, nodes=True),
-}
+SHIPPED_CHECKS = subjects_asked(load_checks())
 DERIVED = 'provenance = { kind = "derived", formula = "by the test" }'
 
 
