@@ -28,6 +28,8 @@ class Scrape:
     form: str = ""
     page: PageReading | None = None
     error: str = ""
+    forbidden: bool = False
+    """The API refused the request: it is the harness that may not ask, and nothing is known of the exporter."""
 
     @property
     def seconds(self) -> float:
