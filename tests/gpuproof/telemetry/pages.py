@@ -1,7 +1,8 @@
+# ruff: noqa: ARG002  (it implements a port; not every argument matters to it)
 """Pages as dcgm-exporter writes them, and a cluster whose pods answer with them.
 
 Format: the order of labels is that of dcgm-exporter's internal/pkg/rendermetrics/render_metrics.go, the values have the
-shapes of public scrapes of H100 and L40S nodes (NVIDIA/aicr, docs/conformance/cncf/evidence); names and numbers are ours.
+shapes of public scrapes of H100 and L40S nodes (NVIDIA/aicr, docs/conformance/cncf/evidence); names are ours.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def required_lines(lines: list[str]) -> list[int]:
     return [number for number, line in enumerate(lines) if line.partition("{")[0] in SETTINGS.fields]
 
 
-def damaged(seed: int) -> bytes:
+def damaged(seed: int) -> bytes:  # noqa: C901 - a case a kind of damage
     """The good page, made worthless in one of a dozen ways."""
     dice = random.Random(seed)
     lines = GOOD.splitlines(keepends=True)
@@ -46,7 +46,7 @@ def damaged(seed: int) -> bytes:
         case 4:
             lines.insert(number, f'{name}{{{inside},hpc_job="{seed}"}} {value}')
         case 5:
-            lines[number] = name[:3] + dice.choice("x{}\"\\ #\x00é,=") + lines[number][3:]
+            lines[number] = name[:3] + dice.choice('x{}"\\ #\x00é,=') + lines[number][3:]
         case 6:
             return dice.randbytes(dice.randrange(1, 5000))
         case 7:
