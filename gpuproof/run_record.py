@@ -23,6 +23,9 @@ from gpuproof.telemetry.history import GpuTime, Scrape
 from gpuproof.verdict import Judgement
 from workloads.contract import Measurement
 
+FINAL_LOOK = "final look"
+"""The workload under which it is recorded that a node was no longer the same at the end; no program of that name."""
+
 
 class RunRecord:
     """One method an event; field names are those of `gpuproof.record.EVENTS`."""
@@ -96,18 +99,18 @@ class RunRecord:
             timings=describe.plain(result.timings),
         )
 
-    def told(self, check: str, measurement: Measurement) -> None:
-        """What the harness itself measured from outside the pods, such as what an exporter told."""
+    def observed(self, check: str, subject: str, answer: Measurement) -> None:
+        """What the harness itself saw from outside the pods, so that a reader can judge again what was judged."""
         self._append(
             "measurement",
             check=check,
-            workload=measurement.workload,
-            subject=measurement.node,
-            pod=measurement.pod,
+            workload=answer.workload,
+            subject=subject,
+            pod=answer.pod or None,
             index=-1,
-            samples=describe.samples(measurement),
-            facts=dict(measurement.facts),
-            environment=dict(measurement.environment),
+            samples=describe.samples(answer),
+            facts=dict(answer.facts),
+            environment=dict(answer.environment),
             timings={},
         )
 

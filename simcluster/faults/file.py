@@ -56,12 +56,61 @@ class HideGpus(_Strict):
     count: Annotated[int, Field(gt=0)]
 
 
+class ShowAllGpus(_Strict):
+    """The container runtime of a node shows all GPUs to every container that was granted any."""
+
+    do: Literal["show-all-gpus"]
+    node: str
+
+
+class ObeyVisibleDevices(_Strict):
+    """The container runtime of a node gives GPUs to whoever says NVIDIA_VISIBLE_DEVICES=all, asked for or not."""
+
+    do: Literal["obey-visible-devices"]
+    node: str
+
+
+class ForgetGrants(_Strict):
+    """The kubelet of a node does not remember which GPUs its pods hold: it hands out the first ones again."""
+
+    do: Literal["forget-grants"]
+    node: str
+
+
 class SetDriver(_Strict):
     """A node runs another driver version, and its labels say so."""
 
     do: Literal["set-driver"]
     node: str
     version: str
+
+
+class ChangeSystem(_Strict):
+    """A node runs another kernel, container runtime, kubelet or system image than its pool."""
+
+    do: Literal["change-system"]
+    node: str
+    kernel_version: str | None = None
+    container_runtime: str | None = None
+    kubelet_version: str | None = None
+    os_image: str | None = None
+
+
+class RemoveBoard(_Strict):
+    """A GPU is not enumerated at boot: bus, driver, device plugin and labels agree that it is not there."""
+
+    do: Literal["remove-board"]
+    node: str
+    gpu: int
+
+
+class ChangeImage(_Strict):
+    """A node has an older copy of an image under the same name: what it sets in the environment differs."""
+
+    do: Literal["change-image"]
+    node: str
+    image: str
+    env: dict[str, str]
 
 
 class RejectPods(_Strict):
@@ -140,9 +189,13 @@ class VanishNode(_Strict):
 
 
 class TroubleStorage(_Strict):
-    """All volumes of a storage class behave otherwise: `settings` as fields of `hardware.storage.Settings`."""
+    """All volumes of a storage class behave otherwise, on one node or on all of them.
+
+    `settings` are fields of `hardware.storage.Settings`.
+    """
 
     do: Literal["trouble-storage"]
+    node: str = EVERY_NODE
     storage_class: str
     settings: dict[str, float | bool]
 
@@ -214,7 +267,13 @@ Action = Annotated[
     OfferGpus
     | BreakGpu
     | HideGpus
+    | ShowAllGpus
+    | ObeyVisibleDevices
+    | ForgetGrants
     | SetDriver
+    | ChangeSystem
+    | RemoveBoard
+    | ChangeImage
     | RejectPods
     | BreakSandbox
     | SilentKubelet

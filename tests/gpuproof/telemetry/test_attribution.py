@@ -75,7 +75,7 @@ def load(ahead_s: float = 0.0) -> Measurement:
         told = (("load_began", began), ("load_ended", began + HOLD), ("load_memory", 48.0), ("load_busy", 0.9))
         samples += [Sample(metric, value, "x", {"gpu": gpu}) for metric, value in told]
     facts: dict[str, Fact] = {"gpu_uuid": list(UUIDS), "load_error": ["none"]}
-    return Measurement("gpu_load", "r", "n1", "load-0", 1, 1, tuple(samples), facts)
+    return Measurement("exporter_load", "r", "n1", "load-0", 1, 1, tuple(samples), facts)
 
 
 def asked(ahead_s: float = 0.0) -> Question:

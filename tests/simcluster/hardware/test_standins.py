@@ -36,7 +36,8 @@ def smi(state: Path, *arguments: str) -> tuple[str, int]:
 def test_cuda_shows_only_the_devices_that_the_environment_names(state: Path, node: NodeGpus, tmp_path: Path) -> None:
     build_into(tmp_path)
     program = (
-        "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); count = ctypes.c_int(); uuid = ctypes.create_string_buffer(16);"
+        "import ctypes; cuda = ctypes.CDLL('libcuda.so.1');"
+        "count = ctypes.c_int(); uuid = ctypes.create_string_buffer(16);"
         "code = cuda.cuInit(0); cuda.cuDeviceGetCount(ctypes.byref(count));"
         "code or cuda.cuDeviceGetUuid(uuid, 0); print(code, count.value, uuid.raw[:4].hex())"
     )
