@@ -214,7 +214,8 @@ class TroubleExporter(_Strict):
     do: Literal["trouble-exporter"]
     node: str
     labels: Literal["right", "empty", "absent"] = "right"
-    mapping: Literal["now", "first", "remembered"] = "now"
+    mapping: Literal["now", "first", "kept", "remembered"] = "now"
+    swapped: bool = False
     hung: bool = False
     missing_gpu: int | None = None
     missing_fields: tuple[str, ...] = ()
@@ -303,12 +304,16 @@ class When(_Strict):
 
 
 class Expectation(_Strict):
-    """What a fault must cause; `subject` is a node's name, `all` nodes, `missing` ones, or the `cluster`."""
+    """What a fault must cause; `subject` is a node's name, `all` nodes, `missing` ones, or the `cluster`.
+
+    `warns` is the metric or fact that must be shown as missed although it decides nothing.
+    """
 
     check: str
     subject: str
     verdict: Literal["PASS", "FAIL", "ERROR", "NOT_RUN"]
     reason: str | None = None
+    warns: str | None = None
 
 
 class Fault(_Strict):
