@@ -17,6 +17,8 @@ class Stage(StrEnum):
     """Disjoint pairs over the links that the whole set used; every node with several partners."""
     SUSPECTS = "suspects"
     """Suspected nodes and links again, each with nodes that have always met the floor."""
+    MORE_PAIRS = "more-pairs"
+    """Every link of the whole set's ring is good: other pairs, for faults that come and go."""
     PARTS = "parts"
     """All pairs are good: parts of the whole along the topology, to find the fabric between them."""
     COUNTERFACTUAL = "counterfactual"
