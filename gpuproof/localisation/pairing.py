@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpuproof.localisation.runs import Pair, Runs
+from gpuproof.localisation.runs import Pair, Runs, missed, partner
 
 Groups = list[tuple[str, ...]]
 MORE_ACROSS = 2
@@ -58,21 +58,22 @@ class Partners:
         self._good = sorted((node for node in share if runs.mets(node)), key=lambda node: (share[node], node))
         self._share = share
 
-    def take(self, node: str, avoid_leaf: str | None = None) -> str | None:
-        """Return a good partner: of the node's own leaf and new to it where there is one; None if none is free."""
+    def take(self, node: str) -> str | None:
+        """Return a good partner: new to the node, and of a leaf where it has not missed, where there is one."""
         free = [other for other in self._good if other not in self._busy and other != node]
         free = [other for other in free if self._share[other] < max(self._share.get(node, 0.0), 0.01)]
         if not free:
             return None
-        chosen = min(free, key=lambda other: self._order(node, other, avoid_leaf))
+        missed_in = {self._leaf.get(partner(run, node)) for run in self._runs.by_node.get(node, ()) if missed(run)}
+        chosen = min(free, key=lambda other: self._order(node, other, missed_in))
         self._busy.add(chosen)
         return chosen
 
-    def _order(self, node: str, other: str, avoid_leaf: str | None) -> tuple[object, ...]:
+    def _order(self, node: str, other: str, missed_in: set[str | None]) -> tuple[object, ...]:
         leaf = self._leaf.get(other)
         return (
             self._share[other] > 0,
-            avoid_leaf is not None and leaf == avoid_leaf,
+            leaf is not None and leaf in missed_in,
             self._runs.together(frozenset((node, other))),
             leaf != self._leaf.get(node),
             self._share[other],
@@ -119,12 +120,11 @@ def try_again(open_pairs: Sequence[Pair], scope: Sequence[str], leaf: Mapping[st
         for _ in range(MORE_ACROSS if turn[pair] and len(leaves) == 2 else 0):
             if more := partners.across(leaves):
                 chosen.append(more)
-    foreign = _foreign_leaves(open_pairs, leaf)
     for node in waiting:
         if node in busy:
             continue
         busy.add(node)
-        mate = partners.take(node, foreign.get(node))
+        mate = partners.take(node)
         if mate is None:
             busy.discard(node)
             continue
@@ -140,12 +140,3 @@ def _apart(runs: Runs, pair: Pair) -> tuple[int, int]:
 def _never_met(runs: Runs, pair: Pair) -> int:
     """Keep an end that has never met its floor with good partners rather than with the same one again."""
     return 0 if all(runs.mets(node) for node in pair) else 1_000
-
-
-def _foreign_leaves(open_pairs: Iterable[Pair], leaf: Mapping[str, str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for pair in open_pairs:
-        one, other = sorted(pair)
-        if one in leaf and other in leaf and leaf[one] != leaf[other]:
-            found |= {one: leaf[other], other: leaf[one]}
-    return found

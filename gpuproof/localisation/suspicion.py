@@ -21,6 +21,8 @@ CLEARED_OFTEN = 6
 """The same for a link that misses now and then: a node that does so may have met elsewhere by luck."""
 LEAST_SHARE = 1 / 3
 """Of a node's runs must have missed: three misses in twenty runs are what healthy nodes show in a large set."""
+RARE = 0.25
+"""A node that missed at most this share of its runs, eight at least, is not kept under suspicion."""
 CLEARER = 0.7
 """A partner speaks against a node if its share of misses with others is at most this part of the node's."""
 WORST_FIRST = (Symptom.WRONG, Symptom.DIED, Symptom.HUNG, Symptom.SLOW)
@@ -84,7 +86,9 @@ def _accused(runs: Runs, leaf: Mapping[str, str], node: str, share: Mapping[str,
         if runs.mets(other, without=node) and _share_with_others(runs, other, node) <= CLEARER * share[node]
     }
     spotless = [other for other in vouching if not _share_with_others(runs, other, node)]
-    if len(vouching) < 2 or not spotless or sum(map(runs.misses, vouching.values())) < ENOUGH:
+    misses = sorted(map(runs.misses, vouching.values()))
+    beside_one_link = 2 if runs.mets(node) else 1
+    if not spotless or sum(misses) < ENOUGH or sum(misses[:-1]) < beside_one_link:
         return False
     where = {leaf.get(other, other) for other in vouching}
     return len(where) > 1 or leaf.get(node) in where
@@ -139,7 +143,11 @@ def _settle(runs: Runs, leaf: Mapping[str, str], pair: Pair, left: list[Pair], f
         if not _crowded(leaf, pair, left):
             found.links[pair] = LinkBlame((one, other), _worst(readings), _median(readings), misses < together)
             return
-    elif _once(runs, pair) and cleared >= ENOUGH and all(_lasting(runs, rest) for rest in elsewhere):
+    elif (
+        _once(runs, pair)
+        and cleared >= ENOUGH
+        and (all(_lasting(runs, rest) for rest in elsewhere) or _rare(runs, pair, left))
+    ):
         first = readings[0]
         found.seen_once.append(SeenOnce((one, other), first.stage, first.symptom, first.median_gb_per_s))
         return
@@ -152,6 +160,12 @@ def _lasting(runs: Runs, pair: Pair) -> bool:
 
 def _once(runs: Runs, pair: Pair) -> bool:
     return runs.misses(pair) == 1 and runs.together(pair) >= ENOUGH
+
+
+def _rare(runs: Runs, pair: Pair, left: Iterable[Pair]) -> bool:
+    """Say whether both ends missed so seldom in so many runs that healthy nodes would."""
+    share = _share(runs, left)
+    return all(share[node] <= RARE and RARE * len(runs.by_node[node]) >= 2 for node in pair)
 
 
 def _crowded(leaf: Mapping[str, str], pair: Pair, left: list[Pair]) -> bool:
