@@ -57,6 +57,8 @@ class _Accused:
 
     suspicion: Suspicion
     scope: tuple[str, ...]
+    runs: Runs
+    """The runs that the blame does not explain."""
 
 
 class _Case:
@@ -88,7 +90,7 @@ class _Case:
         if edges := self._unmeasured(accused.scope, wholes):
             return self._pairs(accused, edges)
         if accused.suspicion.open:
-            groups = try_again(accused.suspicion.open, accused.scope, self._question.leaf, self._runs)
+            groups = try_again(accused.suspicion.open, accused.scope, self._question.leaf, accused.runs)
             if groups:
                 return Experiment(Stage.SUSPECTS, tuple(groups), "what missed again, together and with good partners")
         if not any(run.state is State.MET for runs in self._runs.by_pair.values() for run in runs):
@@ -105,11 +107,12 @@ class _Case:
         scope = self._without(found)
         if self.of_stage(Stage.PARTS):
             step = self._search(scope)
-            if isinstance(step, Found):
+            if isinstance(step, Found) and len(step.parts[0]) + len(step.parts[1]) > 2:
                 _add(found, step, self._question.leaf)
                 gone = set(_smaller(step.parts))
                 scope = tuple(node for node in scope if node not in gone)
-        return _Accused(found, scope)
+        leaf = self._question.leaf
+        return _Accused(found, scope, self._runs.without(lambda pair: found.explains(pair, leaf)))
 
     def _without(self, found: Suspicion) -> tuple[str, ...]:
         """Leave out the blamed: of a link the end with more blamed links, of two leaves the smaller."""
@@ -147,7 +150,7 @@ class _Case:
         if 2 * len(busy) < len(accused.scope):
             free = [node for node in accused.scope if node not in busy]
             pairs = [pair for pair in accused.suspicion.open if not pair & busy]
-            groups += try_again(pairs, free, self._question.leaf, self._runs)
+            groups += try_again(pairs, free, self._question.leaf, accused.runs)
         return Experiment(Stage.PAIRS, tuple(groups), "pairs over the links that the whole set's ring crosses")
 
     def _whole_again(self, accused: _Accused, wholes: list[Reading]) -> Experiment | Blame:
@@ -183,7 +186,7 @@ class _Case:
     def _any_pairs(self, accused: _Accused) -> Experiment:
         question = self._question
         seed = question.seed * 1_000 + len(self._results)
-        groups = within_leaves(accused.scope, question.leaf, self._runs, seed)
+        groups = within_leaves(accused.scope, question.leaf, accused.runs, seed)
         return Experiment(Stage.MORE_PAIRS, tuple(groups), "other pairs, for what comes and goes")
 
     def _end(self, accused: _Accused, *, stands: bool) -> Blame:
@@ -236,8 +239,5 @@ def _words(pairs: Iterable[frozenset[str]]) -> str:
 def _add(found: Suspicion, step: Found, leaf: Mapping[str, str]) -> None:
     one, other = step.parts
     worst = step.readings[0]
-    if len(one) == len(other) == 1:
-        found.links[frozenset((one[0], other[0]))] = LinkBlame((one[0], other[0]), worst.symptom, worst.median_gb_per_s)
-        return
     names = (leaf[one[0]], leaf[other[0]])
     found.fabric[frozenset(names)] = FabricBlame(names, worst.symptom, worst.median_gb_per_s)

@@ -17,7 +17,7 @@ ENOUGH = 3
 """Misses that make an explanation, and runs of a pair after which a single miss is let go."""
 CLEARED = 4
 """Runs met elsewhere that clear the ends of a link that always misses."""
-CLEARED_OFTEN = 6
+CLEARED_OFTEN = 10
 """The same for a link that misses now and then: a node that does so may have met elsewhere by luck."""
 LEAST_SHARE = 1 / 3
 """Of a node's runs must have missed: three misses in twenty runs are what healthy nodes show in a large set."""
@@ -37,6 +37,10 @@ class Suspicion:
     fabric: dict[Pair, FabricBlame] = field(default_factory=dict)
     seen_once: list[SeenOnce] = field(default_factory=list)
     open: list[Pair] = field(default_factory=list)
+
+    def explains(self, pair: Pair, leaf: Mapping[str, str]) -> bool:
+        """Say whether what is blamed explains a miss of the pair."""
+        return bool(self.nodes.keys() & pair) or pair in self.links or _leaves(leaf, pair) in self.fabric
 
 
 def accuse(runs: Runs, leaf: Mapping[str, str], alone: Iterable[str]) -> Suspicion:
@@ -138,8 +142,10 @@ def _settle(runs: Runs, leaf: Mapping[str, str], pair: Pair, left: list[Pair], f
     cleared = min(runs.mets(one, without=other), runs.mets(other, without=one))
     together, misses = runs.together(pair), runs.misses(pair)
     readings = [run for run in runs.by_pair[pair] if missed(run)]
-    needed = CLEARED if misses == together else CLEARED_OFTEN
-    if _lasting(runs, pair) and cleared >= needed and all(_once(runs, rest) for rest in elsewhere):
+    always = misses == together
+    needed = CLEARED if always else CLEARED_OFTEN
+    alone = all(always and _once(runs, rest) for rest in elsewhere)
+    if _lasting(runs, pair) and cleared >= needed and alone:
         if not _crowded(leaf, pair, left):
             found.links[pair] = LinkBlame((one, other), _worst(readings), _median(readings), misses < together)
             return
