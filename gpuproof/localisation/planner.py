@@ -111,7 +111,8 @@ class _Case:
                 _add(found, step, self._question.leaf)
                 gone = set(_smaller(step.parts))
                 scope = tuple(node for node in scope if node not in gone)
-        leaf = self._question.leaf
+        leaf, inside = self._question.leaf, set(scope)
+        found.open = [pair for pair in found.open if pair <= inside]
         return _Accused(found, scope, self._runs.without(lambda pair: found.explains(pair, leaf)))
 
     def _without(self, found: Suspicion) -> tuple[str, ...]:

@@ -90,9 +90,15 @@ def _accused(runs: Runs, leaf: Mapping[str, str], node: str, share: Mapping[str,
         if runs.mets(other, without=node) and _share_with_others(runs, other, node) <= CLEARER * share[node]
     }
     spotless = [other for other in vouching if not _share_with_others(runs, other, node)]
-    misses = sorted(map(runs.misses, vouching.values()))
-    beside_one_link = 2 if runs.mets(node) else 1
-    if not spotless or sum(misses) < ENOUGH or sum(misses[:-1]) < beside_one_link:
+    never_met = not runs.mets(node)
+    if not spotless and not (never_met and len(vouching) >= ENOUGH):
+        return False
+    grouped: dict[str, int] = {}
+    for other, pair in vouching.items():
+        group = other if leaf.get(other) == leaf.get(node) else leaf.get(other, other)
+        grouped[group] = grouped.get(group, 0) + runs.misses(pair)
+    beside_the_worst = sum(grouped.values()) - max(grouped.values(), default=0)
+    if sum(grouped.values()) < ENOUGH or beside_the_worst < (1 if never_met else 2):
         return False
     where = {leaf.get(other, other) for other in vouching}
     return len(where) > 1 or leaf.get(node) in where
@@ -143,7 +149,7 @@ def _settle(runs: Runs, leaf: Mapping[str, str], pair: Pair, left: list[Pair], f
     together, misses = runs.together(pair), runs.misses(pair)
     readings = [run for run in runs.by_pair[pair] if missed(run)]
     always = misses == together
-    needed = CLEARED if always else CLEARED_OFTEN
+    needed = CLEARED if always and not elsewhere else CLEARED_OFTEN
     alone = all(always and _once(runs, rest) for rest in elsewhere)
     if _lasting(runs, pair) and cleared >= needed and alone:
         if not _crowded(leaf, pair, left):
