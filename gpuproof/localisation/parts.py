@@ -14,7 +14,8 @@ from gpuproof.localisation.runs import missed
 Part = tuple[str, ...]
 SEEN = 2
 """Times that the union of two parts must have missed."""
-
+SEEN_IF_ONLY = 3
+"""The same where no other union could have missed: nothing but the misses speaks for these two."""
 OUTNUMBERED = 3
 """Runs met after which a part's single miss is let go."""
 
@@ -98,7 +99,7 @@ class Search:
         if len(slow) != 1:
             return GaveUp()
         readings = self._seen[frozenset(_union(slow[0]))]
-        if len(readings) < SEEN:
+        if self._count(_union(slow[0]))[0] < (SEEN if len(pairs) > 1 else SEEN_IF_ONLY):
             return Ask((_union(slow[0]),))
         return Found(slow[0], tuple(filter(missed, readings)))
 

@@ -121,13 +121,13 @@ def _fabric(runs: Runs, leaf: Mapping[str, str], left: list[Pair]) -> Pair | Non
             across.setdefault(leaves, []).append(pair)
     for leaves, all_pairs in across.items():
         pairs = [pair for pair in all_pairs if all(_good_elsewhere(runs, leaf, node, leaves) for node in pair)]
-        if not _disjoint(pairs):
+        if len(pairs) < ENOUGH or not _disjoint(pairs):
             continue
         ends = frozenset().union(*pairs)
         between = [pair for pair in runs.by_pair if _leaves(leaf, pair) == leaves and pair <= ends]
         ran = [run for pair in between for run in runs.by_pair[pair]]
         misses = sum(map(missed, ran))
-        if misses >= ENOUGH and 3 * misses >= 2 * len(ran):
+        if 3 * misses >= 2 * len(ran):
             return leaves
     return None
 
@@ -149,7 +149,7 @@ def _settle(runs: Runs, leaf: Mapping[str, str], pair: Pair, left: list[Pair], f
     together, misses = runs.together(pair), runs.misses(pair)
     readings = [run for run in runs.by_pair[pair] if missed(run)]
     always = misses == together
-    needed = CLEARED if always and not elsewhere else CLEARED_OFTEN
+    needed = (CLEARED if always else CLEARED_OFTEN) + 2 * len(elsewhere)
     alone = all(always and _once(runs, rest) for rest in elsewhere)
     if _lasting(runs, pair) and cleared >= needed and alone:
         if not _crowded(leaf, pair, left):
