@@ -39,6 +39,7 @@ from gpuproof.telemetry.observer import Observer
 from gpuproof.verdict import BLOCKED, NOTHING_JUDGED, Judgement, Verdict, blocked, judge_failure
 from workloads.contract import Measurement
 
+NO_DATASET = "no_dataset"
 Fleet = dict[str, list[Measurement]]
 """All that was measured for one check, by subject."""
 
@@ -179,11 +180,22 @@ class Run:
         state = self.setting.profile.checks[check]
         if state.state is State.NOT_APPLICABLE:
             return Judgement(Verdict.NOT_APPLICABLE, reasons=(state.reason,))
+        if self._lacks_dataset(check):
+            text = (
+                f"{self.setting.profile.path} has no [dataset]: nothing of yours can be staged; name one, or say "
+                'source = "generated" if made-up data is meant'
+            )
+            return Judgement(Verdict.NOT_RUN, reasons=(text,), reason_code=NO_DATASET)
         if (check, subject) in self._taken_over:
             line = self._taken_over[check, subject]
             return Judgement(line.verdict, reasons=line.reasons, reason_code=line.reason_code)
         blocker, verdict = self._blocker(check, subject)
         return None if blocker is None or verdict is None else blocked(blocker, verdict)
+
+    def _lacks_dataset(self, check: str) -> bool:
+        """Whether the check stages a dataset and the profile names none: never a pass on data nobody asked for."""
+        programs, folders = self._check(check).workloads, self.setting.folders
+        return self.setting.profile.dataset is None and any(read_shape(name, folders).dataset for name in programs)
 
     def _blocker(self, check: str, subject: str) -> tuple[str | None, Verdict | None]:
         """The first required prerequisite that was judged on this subject and did not pass, with its verdict."""
@@ -285,6 +297,7 @@ class Run:
             gpus_per_pod=shape.gpus_of(profile.cluster.pod_gpus),
             deadlines=profile.deadlines,
             shape=shape,
+            dataset=profile.dataset if shape.dataset else None,
         )
         sweep = Sweep(request)
         sweep.start(self._sweep, self.stop, lambda result: self._took(check, workload, result), _explain)

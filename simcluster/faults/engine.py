@@ -15,6 +15,7 @@ from simcluster.faults import file, outages
 from simcluster.faults.admission import ForbidJobPods, LimitGpuMemory
 from simcluster.node.context import GPU_RESOURCE, Site
 from simcluster.node.kubelet import NodeKubelet
+from simcluster.objectstore import ObjectStore
 from simcluster.topology import Topology
 
 _log = logging.getLogger(__name__)
@@ -30,6 +31,8 @@ class Target(Protocol):
     """What the engine may touch of a cluster."""
 
     kubelets: dict[str, NodeKubelet]
+
+    objects: ObjectStore
 
     @property
     def site(self) -> Site: ...
@@ -111,7 +114,11 @@ class FaultEngine:
     def _strike(self, action: file.Action, target: Target) -> None:
         if isinstance(action, file.TroubleStorage):
             target.site.claims.trouble(action.storage_class, action.settings, action.node)
-        if isinstance(action, file.TroubleStorage | file.SecondExporter) or not hasattr(action, "node"):
+        if isinstance(action, file.TroubleObjectStore):
+            target.objects.trouble(action.node, action.settings)
+        if isinstance(action, file.TroubleStorage | file.TroubleObjectStore | file.SecondExporter) or not hasattr(
+            action, "node"
+        ):
             return
         for kubelet in _chosen(target.kubelets, action.node):
             if isinstance(action, outages.Outage):

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from simcluster.faults.outages import Outage
 from simcluster.hardware.storage import Settings
+from simcluster.objectstore import Trouble
 
 _FOLDER = Path(__file__).resolve().parent
 EVERY_NODE = "*"
@@ -208,6 +209,14 @@ class TroubleStorage(_Strict):
         return given
 
 
+class TroubleObjectStore(_Strict):
+    """The object store serves synthetic objects wrongly to one node or to all."""
+
+    do: Literal["trouble-object-store"]
+    node: str = EVERY_NODE
+    settings: Trouble
+
+
 class TroubleExporter(_Strict):
     """A node's metrics exporter goes wrong: fields as in `hardware.tools.dcgm_troubles.Troubles`."""
 
@@ -285,6 +294,7 @@ Action = Annotated[
     | TruncateMessages
     | VanishNode
     | TroubleStorage
+    | TroubleObjectStore
     | TroubleExporter
     | RemoveExporter
     | SecondExporter
