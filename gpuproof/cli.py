@@ -137,9 +137,32 @@ def report(
     directory: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, or its record.jsonl.")],
 ) -> None:
     """Write the reports of a run again from its record, also of one that was killed; exits with its decision's code."""
-    from gpuproof.launch import rewrite_reports  # noqa: PLC0415
+    from gpuproof.reading_back import rewrite_reports  # noqa: PLC0415
 
     raise typer.Exit(_guarded(rewrite_reports, directory))
+
+
+@app.command()
+def verify(
+    directory: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    allowed_signers: Annotated[
+        Path | None,
+        typer.Option("--allowed-signers", metavar="FILE", help="Who may sign (see ssh-keygen, ALLOWED SIGNERS)."),
+    ] = None,
+    identity: Annotated[
+        str | None, typer.Option("--identity", metavar="NAME", help="Who must have signed, as named in that file.")
+    ] = None,
+    sign_with: Annotated[
+        Path | None, typer.Option("--sign-with", metavar="KEY", help="Sign it with this SSH key once it is verified.")
+    ] = None,
+) -> None:
+    """Judge a run again from its own record and profile; exits with 0 verified, 1 altered, 3 never sealed."""
+    from gpuproof.reading_back import verify_run  # noqa: PLC0415
+
+    if (allowed_signers is None) != (identity is None):
+        _complain("--allowed-signers and --identity belong together: who may sign, and who must have")
+        raise typer.Exit(USAGE)
+    raise typer.Exit(_guarded(verify_run, directory, allowed_signers, identity, sign_with))
 
 
 @app.command()

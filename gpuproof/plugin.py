@@ -333,6 +333,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitC
         launched.finish(interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
 
 
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Seal the run's folder when pytest-html's page is in it too."""
+    launched: Launched | None = config.stash.get(LAUNCHED, None)
+    if launched is not None:
+        launched.seal()
+
+
 def pytest_terminal_summary(config: pytest.Config) -> None:
     """Print the decision under pytest's own summary; pytest's exit code stays its own."""
     launched: Launched | None = config.stash.get(LAUNCHED, None)

@@ -136,6 +136,12 @@ class NodeFacts(Facts):
     product: str | None = None
     driver: str | None = None
     problem: str | None = None
+    labels: Mapping[str, str] = Field(default_factory=dict, exclude=True)
+
+    @property
+    def hostname(self) -> str | None:
+        """What `kubernetes.io/hostname` says, by which a pod is put on this node."""
+        return self.labels.get("kubernetes.io/hostname")
 
 
 class InventoryLine(Line):
