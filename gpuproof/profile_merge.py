@@ -17,6 +17,7 @@ from gpuproof.expectation import (
     Scalar,
     Scope,
     State,
+    Storage,
     Waiver,
 )
 from gpuproof.limits import (
@@ -83,9 +84,30 @@ def merge_cluster(chain: Chain, top: Source) -> ClusterExpectation:
     for key in ("gpu_product", "gpus_per_node", "nodes", "gpu_resource", "device"):
         if values.get(key) is None:
             raise _absent(top, ("cluster", key), "what was bought, as the cluster under test cannot say it")
+    _refuse_sharing(top, values)
     rdma = values.get("rdma")
     values["rdma"] = None if rdma is None else Rdma(**rdma.model_dump())
     return ClusterExpectation(**(values | {"extra": extra}))
+
+
+def _refuse_sharing(top: Source, values: Mapping[str, Any]) -> None:
+    """Refuse a description of shares that contradicts itself, or that leaves whole GPUs untested."""
+    sharing = values.get("gpu_sharing", "none")
+    if (sharing == "mig") != (values.get("mig_profile") is not None):
+        raise top.error(
+            ("cluster", "mig_profile"),
+            expected='a profile such as "1g.10gb" where gpu_sharing is "mig", and none elsewhere',
+            actual=f"gpu_sharing = {describe(sharing)}, mig_profile = {describe(values.get('mig_profile'))}",
+            next_step="state both or neither",
+        )
+    asked, offered = values.get("gpus_per_pod"), values["gpus_per_node"]
+    if asked is not None and (asked > offered or (asked != offered and sharing == "none")):
+        raise top.error(
+            ("cluster", "gpus_per_pod"),
+            expected=f"at most the {offered} of gpus_per_node, and no fewer where GPUs are whole: all must be tested",
+            actual=describe(asked),
+            next_step="delete it, or say by gpu_sharing how GPUs are shared",
+        )
 
 
 def merge_checks(chain: Chain, top: Source, known: Collection[str]) -> tuple[dict[str, CheckState], dict[str, int]]:
@@ -302,6 +324,11 @@ def merge_workloads(chain: Chain, checks: Mapping[str, CheckState]) -> Mapping[s
             if checks[check].state is not State.NOT_APPLICABLE:
                 merged.setdefault(check, {}).update(parameters)
     return merged
+
+
+def merge_storage(chain: Chain) -> Mapping[str, Storage]:
+    """Return the storages by name; a later file replaces a whole table."""
+    return {name: Storage(name=name, **table.model_dump()) for _, file in chain for name, table in file.storage.items()}
 
 
 def merge_deadlines(chain: Chain, top: Source) -> Deadlines:

@@ -53,6 +53,15 @@ class ClusterTable(Table):
     gpu_driver: Word | None = None
     gpu_memory_mib: Count | None = None
     device: Literal["cuda", "cpu"] | None = None
+    gpu_sharing: Literal["none", "mig", "time-slicing", "mps"] | None = None
+    mig_profile: Word | None = None
+    gpus_per_pod: Count | None = None
+    physical_gpus_per_node: Count | None = None
+    kernel_version: Word | None = None
+    os_image: Word | None = None
+    container_runtime: Word | None = None
+    kubelet_version: Word | None = None
+    taints: Word | None = None
     rdma: RdmaTable | None = None
     extra: dict[str, OneScalar] = {}
 
@@ -185,6 +194,10 @@ class LimitTable(Table):
     min_fraction: float | None = None
     max_fraction: float | None = None
     unique: Literal[True] | None = None
+    uniform: Literal[True] | None = None
+    min_version: Annotated[dict[str, Word], Field(min_length=1)] | None = None
+    by: Word | None = None
+    whole_gpu: Literal[True] | None = None
     of: Literal["ring_ceiling", "fleet_median", "baseline"] | None = None
     severity: Literal["fail", "warn", "record_only"]
     provenance: ProvenanceTable
@@ -193,6 +206,18 @@ class LimitTable(Table):
     def name(self) -> str:
         """The metric or fact that is held."""
         return self.metric or self.fact or ""
+
+
+class StorageTable(Table):
+    """`[storage.NAME]`: a claim that checks mount; NAME is what a workload's POD calls it."""
+
+    storage_class: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$")]
+    size: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]*(Mi|Gi|Ti|Pi)$")]
+    access_mode: Literal["ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod", "ReadOnlyMany"]
+    purpose: str = ""
+
+
+StorageName = Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]{0,40}[a-z0-9])?$")]
 
 
 class WaiverTable(Table):
@@ -227,6 +252,7 @@ class ProfileFile(Table):
     checks: dict[str, Annotated[CheckTable, BeforeValidator(_check_table)]] = {}
     limit: list[LimitTable] = []
     waiver: list[WaiverTable] = []
+    storage: dict[StorageName, StorageTable] = {}
     workload: dict[str, dict[str, Parameter]] = {}
     deadlines: DeadlinesTable = DeadlinesTable()
 
@@ -247,6 +273,7 @@ TABLES: dict[str, type[Table]] = {
     "limit.provenance.contract": ContractTable,
     "limit.provenance.provisional": ProvisionalTable,
     "waiver": WaiverTable,
+    "storage.*": StorageTable,
     "deadlines": DeadlinesTable,
 }
 """Every table by its path without array positions, to name the known keys where one is misspelt."""

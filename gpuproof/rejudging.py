@@ -24,7 +24,7 @@ from gpuproof.observation import WORKLOAD as OBSERVED
 from gpuproof.plan import Plan, expected_nodes, judge_coverage
 from gpuproof.profile import Profile
 from gpuproof.run_record import FINAL_LOOK
-from gpuproof.suite import Answer, NodeSubject
+from gpuproof.suite import Answer, ClusterSubject, NodeSubject
 from gpuproof.verdict import BLOCKED, NOTHING_JUDGED, Judgement, Verdict, blocked, judge_failure
 from workloads.contract import Measurement, Sample
 
@@ -190,7 +190,8 @@ def _verdict(found: Told, profile: Profile, key: Key) -> Iterator[str]:
     if code == BLOCKED:
         yield from _blocked(found, profile, key, line)
     elif verdict is Verdict.NOT_RUN and code in _NOT_REACHED:
-        if code == "not_selected" and (key in found.measured or key in found.failed):
+        pods = [measured for measured in found.measured.get(key, {}).values() if measured.workload != OBSERVED]
+        if code == "not_selected" and (pods or key in found.failed):
             yield f"{where} is said to be not selected, and it was asked"
         elif code != "not_selected" and not found.interrupted:
             yield f"{where} is said to be interrupted, and the run was not"
@@ -270,14 +271,15 @@ def _context(found: Told, profile: Profile, check: str, subject: str) -> Context
     limits = profile.limits_for(check)
     if not any(limit.compares_subjects for limit in limits):
         return Context(profile.cluster, baseline=found.baseline)
-    fleet = {
-        name: [m for workload, m in of.items() if workload != OBSERVED]
-        for (asked, name), of in found.measured.items()
-        if asked == check
-    }
-    fleet = {name: list(of) for name, of in fleet.items() if of}
+    fleet = {name: list(of.values()) for (asked, name), of in found.measured.items() if asked == check}
+    fleet.pop(ClusterSubject().name, None)
     medians = fleet_medians(limits, fleet, subject, expected_nodes(profile))
-    return Context(profile.cluster, fleet=medians, baseline=found.baseline, seen=seen_values(limits, fleet))
+    return Context(
+        profile.cluster,
+        fleet=medians,
+        baseline=found.baseline,
+        seen=seen_values(limits, fleet, expected_nodes(profile)),
+    )
 
 
 def _same(judgement: Judgement, line: Line) -> bool:

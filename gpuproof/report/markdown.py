@@ -15,7 +15,7 @@ from gpuproof.report.words import MEANINGS, SIGNS, spoken
 MOST_ROWS = 25
 MOST_REASONS = 12
 _MOST_CHARS = 600
-_ACTIVE = re.compile(r"[&<>|`*_\[\]()~@#!\\]|://|(?<![\w])(?:www\.)")
+_ACTIVE = re.compile(r"[&<|`*\[\]~@#\\]|(?<!\w)_|_(?!\w)|^>|://|(?<!\w)www\.")
 
 
 def text(raw: str) -> str:

@@ -1,6 +1,6 @@
 """Owns results.csv: every number and finding of a run, one a row; must not know HTML or files."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -16,7 +16,7 @@ COLUMNS = (
     *("run_id", "started_at", "cluster", "simulated", "profile", "check", "subject", "verdict", "required"),
     *("name", "point", "place", "value", "text", "unit", "bound", "outcome", "margin", "severity", "limit_id"),
 )
-"""`value` is a number, `text` a word; `point` is how it was measured, `place` where; `margin` is a share of the bound."""
+"""`value` is a number, `text` a word; `point` is how it was measured, `place` where; `margin` a share of the bound."""
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -66,10 +66,9 @@ def _rows(subject: SubjectView) -> Iterable[dict[str, Any]]:
         judged.setdefault((finding.metric or "", operating_point(finding.at)), []).append(finding)
     for measured in subject.measurements:
         for sample in measured.samples:
-            about: Sequence[FindingFacts | None]
-            about = judged.pop((sample.metric, operating_point(sample.at)), None) or [None]
-            for finding in about:
-                yield _row(sample.metric, sample.at, sample.value, sample.unit, finding)
+            about = judged.pop((sample.metric, operating_point(sample.at)), [])
+            for judgement in about or (None,):
+                yield _row(sample.metric, sample.at, sample.value, sample.unit, judgement)
     for findings in judged.values():
         for finding in findings:
             yield _row(finding.metric or "", finding.at, finding.observed, finding.unit or "", finding)
