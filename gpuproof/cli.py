@@ -166,6 +166,45 @@ def verify(
 
 
 @app.command()
+def compare(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="BEFORE… AFTER", help="Folders of runs; the last is held against the others."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Folder for the comparison (beside the last run).")
+    ] = None,
+    prices: Annotated[
+        Path | None, typer.Option("--prices", metavar="FILE", help="Prices per GPU-hour and useful units.")
+    ] = None,
+    alpha: Annotated[
+        float, typer.Option("--alpha", min=0.0001, max=0.5, help="Largest p-value that counts as more than noise.")
+    ] = 0.01,
+    least_change: Annotated[
+        float, typer.Option("--least-change", min=0.0, max=10.0, help="Smallest change that counts, as a share.")
+    ] = 0.05,
+) -> None:
+    """What changed since, and is it worse: 0 SAME or IMPROVED, 1 REGRESSED, 3 NOT COMPARABLE."""
+    from gpuproof.comparing import compare_runs  # noqa: PLC0415
+    from gpuproof.report.compare import Judging  # noqa: PLC0415
+
+    raise typer.Exit(_guarded(compare_runs, runs, out, prices, Judging(alpha, least_change)))
+
+
+@app.command()
+def history(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder whose subfolders are runs.")] = Path("reports"),
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Folder for index.html (default: the same).")
+    ] = None,
+) -> None:
+    """One page over all runs of a folder: decisions, trends, repeat offenders, age of each node's acceptance."""
+    from gpuproof.comparing import write_history  # noqa: PLC0415
+
+    raise typer.Exit(_guarded(write_history, folder, out))
+
+
+@app.command()
 def explain(
     check: Annotated[
         str | None, typer.Argument(metavar="CHECK", help="A check's name; without it, all are listed.")

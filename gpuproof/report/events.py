@@ -55,6 +55,7 @@ class ClusterFacts(Facts):
     """What was tested; `simulated` unknown counts as unknown, never as real."""
 
     name: str = "unknown"
+    uid: str = ""
     server_version: str = ""
     simulated: bool | None = None
 

@@ -43,7 +43,7 @@ def write_reports(view: RunView, directory: Path) -> ReportPaths:
     """Write every report, and a dispute pack a failure, into `directory`, made if absent; raises OSError."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, render in RENDERED.items():
-        _replace(directory / name, render(view))
+        replace_file(directory / name, render(view))
     _write_packs(view, directory)
     return ReportPaths(directory / "report.html", directory / "report.json", directory / "junit.xml")
 
@@ -56,10 +56,11 @@ def _write_packs(view: RunView, directory: Path) -> None:
         place = folder / pack.name
         place.mkdir(parents=True, exist_ok=True)
         for name, text in pack.files.items():
-            _replace(place / name, text)
+            replace_file(place / name, text)
 
 
-def _replace(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
+    """Write a file as a whole or not at all; raises OSError."""
     # A reader, or a kill in the middle, sees the old file or the new one, never half of one.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
