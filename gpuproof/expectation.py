@@ -198,6 +198,40 @@ class CheckState:
 
 
 @dataclass(frozen=True)
+class Service:
+    """A Service in the cluster, reached through the API's proxy."""
+
+    namespace: str
+    name: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """
+    How the platform's own GPU metrics are found and read, from `[telemetry]`.
+
+    `selectors` are label selectors of exporter pods, in any namespace. `fields` must be there for every whole GPU,
+    `mig_fields` for every MIG instance. An exporter is asked every `every_s`, has `deadline_s` for a page of at most
+    `max_bytes`, may fail `attempts` times in a row, `ready_s` to get ready, and `settle_s` to show what has changed
+    since its own interval. `prometheus`, a URL or a Service, is where the same is asked of Prometheus.
+    """
+
+    selectors: tuple[str, ...]
+    port: int
+    path: str
+    every_s: float
+    deadline_s: float
+    max_bytes: int
+    attempts: int
+    ready_s: float
+    settle_s: float
+    fields: tuple[str, ...]
+    mig_fields: tuple[str, ...]
+    prometheus: str | Service | None = None
+
+
+@dataclass(frozen=True)
 class Deadlines:
     """Seconds a pod may take in each phase, and a whole run may take."""
 

@@ -26,6 +26,8 @@ RUN_LABEL = "gpuproof.dev/run"
 CHECK_LABEL = "gpuproof.dev/check"
 SWEEP_LABEL = "gpuproof.dev/sweep"
 JOB_LABEL = "gpuproof.dev/job"
+SEAT_LABEL = "gpuproof.dev/seat"
+KEPT_SEAT, SECOND_SEAT = "kept", "second"
 MEASURE = "measure"
 TTL_AFTER_FINISHED_S = 300
 
@@ -134,6 +136,8 @@ class Renderer:
         if job.only and job.exclude:
             raise ManifestError(f"job {job.name}: only and exclude are alternatives, got both")
         labels = {**self._labels(), CHECK_LABEL: job.check, SWEEP_LABEL: job.sweep, JOB_LABEL: job.name}
+        seat = KEPT_SEAT if job.shape.kept else SECOND_SEAT if job.shape.beside else ""
+        labels |= {SEAT_LABEL: seat} if seat else {}
         rendered = _render(
             "sweep.yaml.j2",
             name=job.name,
@@ -147,6 +151,11 @@ class Renderer:
             node_names=list(job.only or job.exclude),
             node_operator="In" if job.only else "NotIn",
             gpu_resource=self.gpu_resource,
+            seat=seat,
+            gpus=job.gpus,
+            containers=list(job.shape.containers),
+            tempted=job.shape.tempted,
+            scratch=job.shape.scratch,
             limits=self._limits(job),
             claims=[{"name": name, "claim": claim_name(name)} for name in job.shape.claims],
             image=self.pod.image,

@@ -105,7 +105,7 @@ def _cost_table(checks: Sequence[Check], profile: Profile, plan: Plan, folders: 
         present = sum(not node.missing for node in plan.nodes)
         pods = len(check.workloads) * present if runs else 0
         shapes = [read_shape(workload, folders) for workload in check.workloads] if runs else []
-        gpus = present * sum(shape.gpus_of(profile.cluster.gpus_per_node) for shape in shapes)
+        gpus = present * sum(shape.gpus_of(profile.cluster.pod_gpus) for shape in shapes)
         minutes = gpus * longest_s / SECONDS_A_MINUTE
         state = str(profile.checks[check.name].state)
         table.add_row(check.name, state, str(subjects), str(pods), f"{minutes:.0f}")
@@ -180,7 +180,7 @@ def _sweep(made: Renderer, check: Check, workload: str, profile: Profile, plan: 
             check=check.name,
             workload=workload,
             pods=sum(not node.missing for node in plan.nodes),
-            gpus=shape.gpus_of(profile.cluster.gpus_per_node),
+            gpus=shape.gpus_of(profile.cluster.pod_gpus),
             shape=shape,
             world_size=1,
             active_deadline_s=int(limits.scheduling_s + limits.pulling_s + limits.starting_s + limits.running_s),

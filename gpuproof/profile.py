@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gpuproof.expectation import CheckState, ClusterExpectation, Deadlines, Scope, State, Storage, Waiver
+from gpuproof.expectation import CheckState, ClusterExpectation, Deadlines, Scope, State, Storage, Telemetry, Waiver
 from gpuproof.limits import Asks, Limit, provenance_block
 from gpuproof.profile_error import Loc, ProfileError, Source, describe, from_toml, nearest
 from gpuproof.profile_explain import explain
@@ -26,6 +26,7 @@ from gpuproof.profile_merge import (
     merge_pod,
     merge_scope,
     merge_storage,
+    merge_telemetry,
     merge_waivers,
     merge_workloads,
     refuse_undecided_checks,
@@ -64,6 +65,7 @@ class Profile:
     deadlines: Deadlines
     storage: Mapping[str, Storage] = field(default_factory=dict)
     """What workloads mount as claims, by the name that their `POD` uses."""
+    telemetry: Telemetry | None = None
 
     def limits_for(self, check: str) -> tuple[Limit, ...]:
         """Return the limits of one check, in the order of the files."""
@@ -157,6 +159,7 @@ def _checked(chain: Chain, path: Path, known_checks: Mapping[str, Asks], today: 
         workloads=merge_workloads(chain, checks),
         deadlines=merge_deadlines(chain, top),
         storage=merge_storage(chain),
+        telemetry=merge_telemetry(chain, top),
     )
 
 

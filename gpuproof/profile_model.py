@@ -198,7 +198,7 @@ class LimitTable(Table):
     min_version: Annotated[dict[str, Word], Field(min_length=1)] | None = None
     by: Word | None = None
     whole_gpu: Literal[True] | None = None
-    of: Literal["ring_ceiling", "fleet_median", "baseline"] | None = None
+    of: Literal["ring_ceiling", "fleet_median", "baseline", "node_best"] | None = None
     severity: Literal["fail", "warn", "record_only"]
     provenance: ProvenanceTable
 
@@ -240,6 +240,38 @@ class DeadlinesTable(Table):
     run_s: Positive | None = None
 
 
+class ServiceTable(Table):
+    """`telemetry.prometheus.service`."""
+
+    namespace: Word
+    name: Word
+    port: Annotated[int, Field(ge=1, le=65535)]
+
+
+class PrometheusTable(Table):
+    """`telemetry.prometheus`: exactly one of the two."""
+
+    url: Annotated[str, StringConstraints(pattern=r"^https?://[^/\s]+")] | None = None
+    service: ServiceTable | None = None
+
+
+class TelemetryTable(Table):
+    """`[telemetry]`: how the platform's GPU metrics are found and read."""
+
+    selectors: Annotated[list[Word], Field(min_length=1)] | None = None
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    path: Annotated[str, StringConstraints(pattern=r"^/")] | None = None
+    every_s: Positive | None = None
+    deadline_s: Positive | None = None
+    max_bytes: Count | None = None
+    attempts: Count | None = None
+    ready_s: Positive | None = None
+    settle_s: Positive | None = None
+    fields: Annotated[list[Word], Field(min_length=1)] | None = None
+    mig_fields: Annotated[list[Word], Field(min_length=1)] | None = None
+    prometheus: PrometheusTable | None = None
+
+
 class ProfileFile(Table):
     """A whole profile file; what a site file leaves out comes from the file it extends."""
 
@@ -255,6 +287,7 @@ class ProfileFile(Table):
     storage: dict[StorageName, StorageTable] = {}
     workload: dict[str, dict[str, Parameter]] = {}
     deadlines: DeadlinesTable = DeadlinesTable()
+    telemetry: TelemetryTable | None = None
 
 
 TABLES: dict[str, type[Table]] = {
@@ -275,6 +308,9 @@ TABLES: dict[str, type[Table]] = {
     "waiver": WaiverTable,
     "storage.*": StorageTable,
     "deadlines": DeadlinesTable,
+    "telemetry": TelemetryTable,
+    "telemetry.prometheus": PrometheusTable,
+    "telemetry.prometheus.service": ServiceTable,
 }
 """Every table by its path without array positions, to name the known keys where one is misspelt."""
 

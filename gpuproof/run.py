@@ -35,6 +35,7 @@ from gpuproof.resume import Circumstances, Earlier
 from gpuproof.run_record import FINAL_LOOK, RunRecord
 from gpuproof.suite import Answer, ClusterSubject, NodeSubject, Subject
 from gpuproof.sweeps import Sweep
+from gpuproof.telemetry.observer import Observer
 from gpuproof.verdict import BLOCKED, NOTHING_JUDGED, Judgement, Verdict, blocked, judge_failure
 from workloads.contract import Measurement
 
@@ -86,6 +87,12 @@ class Run:
         self._sweeps: dict[tuple[str, str], Sweep] = {}
         self._namespace: RunNamespace | None = None
         self._renderer = renderer(setting)
+        self._telemetry = Observer(
+            cluster,
+            setting.profile.telemetry,
+            run_id=setting.run_id,
+            namespace=self._renderer.namespace,
+        )
         self._one_sweep = threading.Lock()
         self._sweeper: Sweeper | None = None
         self._running: SweepRequest | None = None
@@ -146,6 +153,7 @@ class Run:
         self.record.started(setting.run_id, setting.argv, profile, setting.checks, self.plan, cluster, scope, today())
         self.record.looked(self._inventory, self._nodes, self._version)
         self.record.planned(self.plan)
+        self._telemetry.begin(self._nodes, lambda scrapes: self.record.telemetry(self._running, scrapes))
 
     def _read_nodes(self) -> Inventory:
         listing = self.cluster.list_objects(NODES)
@@ -212,8 +220,11 @@ class Run:
         labels = [name.removeprefix(LABEL_FACT) for name in names if name.startswith(LABEL_FACT)]
         return observe_node(node, self.setting.run_id, self.setting.profile.cluster.gpu_resource, labels)
 
-    def _saw(self, check: str, subject: Subject, answer: Measurement) -> Answer:
-        self.record.observed(check, subject.name, answer)
+    def _saw(self, check: str, subject: Subject, answer: Answer) -> Answer:
+        if isinstance(answer, Measurement):
+            self.record.observed(check, subject.name, answer)
+        else:
+            self.record.failed(check, "", subject.name, None, answer)
         return self._hand_out(check, subject, answer)
 
     def _absent(self, check: str, subject: NodeSubject) -> Answer:
@@ -229,6 +240,21 @@ class Run:
         if self._compares_with_fleet(check):
             sweep.wait()
         return self._hand_out(check, subject, sweep.answer(subject.name))
+
+    def read_exporter(self, check: str, subject: NodeSubject, seen: Answer) -> Answer:
+        """What the node's own metrics exporter tells of the GPUs that a pod on it saw."""
+        if subject.missing:
+            return self._absent(check, subject)
+        return self._saw(check, subject, self._telemetry.export(check, subject.name, seen))
+
+    def follow_load(self, check: str, subject: NodeSubject, load: Answer) -> Answer:
+        """What the exporter told while this check's load held the GPUs, and after all of it was gone."""
+        if subject.missing:
+            return self._absent(check, subject)
+        for (name, _), sweep in self._sweeps.items():
+            if name == check:
+                sweep.wait()
+        return self._saw(check, subject, self._telemetry.attribution(check, subject.name, load))
 
     def _hand_out(self, check: str, subject: Subject, answer: Answer) -> Answer:
         self._handed_out.setdefault((check, subject.name), []).append(answer)
@@ -262,7 +288,7 @@ class Run:
                 **({"nodes": len(candidates)} if shape.claims else {}),
             },
             candidates=candidates,
-            gpus_per_pod=shape.gpus_of(profile.cluster.gpus_per_node),
+            gpus_per_pod=shape.gpus_of(profile.cluster.pod_gpus),
             deadlines=profile.deadlines,
             shape=shape,
         )
@@ -279,14 +305,20 @@ class Run:
                 self._namespace.create()
                 self._sweeper = Sweeper(self.cluster, self._renderer, self._inventory, on_job=self._job_started)
             self._running = request
-            summary = self._sweeper.run(request, on_result, stop)
+            try:
+                summary = self._sweeper.run(request, on_result, stop)
+            finally:
+                self._running = None
         for node, log in summary.logs.items():
             self.record.log(request.check, node, log)
 
     def _job_started(self, job: StartedJob) -> None:
+        if self._running is not None:
+            self._telemetry.job_started(self._running.check)
         self.record.job(self._running, job, self._renderer.namespace)
 
     def _took(self, check: str, workload: str, result: Visited | NotVisited) -> None:
+        self._telemetry.arrived(check, result.node)
         if isinstance(result, NotVisited):
             self.record.failed(check, workload, result.node, result.pod, result.failure)
         else:
@@ -364,6 +396,9 @@ class Run:
             self.record.interrupted(interrupted)
         for sweep in self._sweeps.values():
             sweep.join(SWEEP_END_WITHIN_S)
+        self._telemetry.close()
+        if self.setting.profile.telemetry is not None:
+            self.record.gpu_time(self._telemetry.gpu_time())
         if self._namespace is not None:
             self.record.tidied(self._namespace.delete(CLEANUP_WITHIN_S))
         self._look_again()

@@ -255,6 +255,33 @@ class VerdictLine(Line):
     duration_s: float | None = None
 
 
+class TelemetryLine(Line):
+    """What the platform's own exporters told of the GPUs while `check` was running ("" for none): a row a GPU."""
+
+    event: Literal["telemetry"]
+    check: str = ""
+    workload: str = ""
+    columns: Texts = ()
+    rows: tuple[tuple[Value, ...], ...] = ()
+    errors: Mapping[str, str] = Field(default_factory=dict)
+
+
+class GpuTimeFacts(Facts):
+    """GPU seconds of one node over the run, by the platform's own telemetry."""
+
+    watched_s: float = 0.0
+    allocated_s: float = 0.0
+    busy_s: float = 0.0
+    gap_s: float = 0.0
+
+
+class GpuTimeLine(Line):
+    """GPU time allocated and busy, by node."""
+
+    event: Literal["gpu_time"]
+    nodes: Mapping[str, GpuTimeFacts] = Field(default_factory=dict)
+
+
 class InterruptedLine(Line):
     """A signal stopped the run."""
 
@@ -309,6 +336,8 @@ LINES: Mapping[str, type[Line]] = {
     "failure": FailureLine,
     "evidence": EvidenceLine,
     "verdict": VerdictLine,
+    "telemetry": TelemetryLine,
+    "gpu_time": GpuTimeLine,
     "interrupted": InterruptedLine,
     "resumed": ResumedLine,
     "cleanup": CleanupLine,

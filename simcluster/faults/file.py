@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Collection, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -54,6 +54,27 @@ class HideGpus(_Strict):
     do: Literal["hide-gpus"]
     node: str
     count: Annotated[int, Field(gt=0)]
+
+
+class ShowAllGpus(_Strict):
+    """The container runtime of a node shows all GPUs to every container that was granted any."""
+
+    do: Literal["show-all-gpus"]
+    node: str
+
+
+class ObeyVisibleDevices(_Strict):
+    """The container runtime of a node gives GPUs to whoever says NVIDIA_VISIBLE_DEVICES=all, asked for or not."""
+
+    do: Literal["obey-visible-devices"]
+    node: str
+
+
+class ForgetGrants(_Strict):
+    """The kubelet of a node does not remember which GPUs its pods hold: it hands out the first ones again."""
+
+    do: Literal["forget-grants"]
+    node: str
 
 
 class SetDriver(_Strict):
@@ -187,10 +208,67 @@ class TroubleStorage(_Strict):
         return given
 
 
+class TroubleExporter(_Strict):
+    """A node's metrics exporter goes wrong: fields as in `hardware.tools.dcgm_troubles.Troubles`."""
+
+    do: Literal["trouble-exporter"]
+    node: str
+    labels: Literal["right", "empty", "absent"] = "right"
+    mapping: Literal["now", "first", "remembered"] = "now"
+    hung: bool = False
+    missing_gpu: int | None = None
+    missing_fields: tuple[str, ...] = ()
+    blank_fields: tuple[str, ...] = ()
+    twice: bool = False
+    scale: dict[str, float] = {}
+    delay_s: Annotated[float, Field(ge=0)] = 0.0
+    fails: bool = False
+    cut: bool = False
+    extra_mib: Annotated[int, Field(ge=0)] = 0
+    crash_after_s: Annotated[float, Field(ge=0)] = 0.0
+
+    def lines(self) -> str:
+        """The file that the exporter reads: only what is not sound."""
+        given = self.model_dump(exclude={"do", "node"}, exclude_defaults=True)
+        return "".join(f"{key}={_word(value)}\n" for key, value in given.items())
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, dict):
+        return ",".join(f"{key}:{factor}" for key, factor in value.items())
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+class RemoveExporter(_Strict):
+    """The operator does not deploy the metrics exporter on a node: the label that asks for it says no."""
+
+    do: Literal["remove-exporter"]
+    node: str
+
+
+class SecondExporter(_Strict):
+    """Somebody runs a metrics exporter of their own on a node, beside the operator's."""
+
+    do: Literal["second-exporter"]
+    node: str
+
+
+class SetExporterInterval(_Strict):
+    """Every metrics exporter looks at its GPUs only once in `interval_ms`."""
+
+    do: Literal["set-exporter-interval"]
+    interval_ms: Annotated[int, Field(gt=0)]
+
+
 Action = Annotated[
     OfferGpus
     | BreakGpu
     | HideGpus
+    | ShowAllGpus
+    | ObeyVisibleDevices
+    | ForgetGrants
     | SetDriver
     | ChangeSystem
     | RemoveBoard
@@ -206,17 +284,22 @@ Action = Annotated[
     | TruncateMessages
     | VanishNode
     | TroubleStorage
+    | TroubleExporter
+    | RemoveExporter
+    | SecondExporter
+    | SetExporterInterval
     | Outage,
     Field(discriminator="do"),
 ]
 
 
 class When(_Strict):
-    """The moment when a fault strikes: the `container` of a pod on `node` has begun to run."""
+    """The moment when a fault strikes: the `container` of a pod on `node` that has all `labels` has begun to run."""
 
     event: Literal["measuring"]
     node: str
     container: str = "measure"
+    labels: dict[str, str] = {}
 
 
 class Expectation(_Strict):
