@@ -84,7 +84,13 @@ def run(
     resume: Annotated[
         Path | None, typer.Option("--resume", metavar="DIR", help="Continue the run in this folder.")
     ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option("--baseline", metavar="RUN", help="Folder of the run that limits with of = baseline are held to."),
+    ] = None,
     private_checks: PrivateOption = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing before the decision.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="One line a verdict, as in CI, also on a terminal.")] = False,
     sim_topology: TopologyOption = "small",
     sim_fault: FaultOption = None,
 ) -> None:
@@ -96,9 +102,10 @@ def run(
     arguments += _flag("--cluster", cluster) + _flag("--context", context) + _flag("--kubeconfig", kubeconfig)
     arguments += ["--in-cluster"] if in_cluster else []
     arguments += _flag("--out", out) + _flag("--image", image) + _flag("--resume", resume)
+    arguments += _flag("--baseline", baseline)
     for flag, values in (("--only", only), ("--nodes", nodes), ("--sim-fault", sim_fault)):
         arguments += [word for value in values or [] for word in (flag, value)]
-    raise typer.Exit(run_suite(arguments, private_checks or [], sys.argv[1:]))
+    raise typer.Exit(run_suite(arguments, private_checks or [], sys.argv[1:], quiet=quiet, plain=plain))
 
 
 @app.command()

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 from rich.console import Console
 
 from gpuproof import simulation
+from gpuproof.baseline import Baseline, BaselineError, read_baseline, recorded_baseline
 from gpuproof.bundle import copy_profile, seal
 from gpuproof.catalogue import (
     ACCEPTANCE,
@@ -38,7 +39,7 @@ from gpuproof.noted import noting
 from gpuproof.pod_shape import PodShapeError, read_shape
 from gpuproof.profile import Profile, load_profile
 from gpuproof.profile_error import ProfileError
-from gpuproof.record import Recorder, read_record
+from gpuproof.record import Recorder, RecordError, read_record
 from gpuproof.report import ReportPaths, RunView, write_reports
 from gpuproof.report.view import SubjectView
 from gpuproof.resume import ResumeError, read_earlier
@@ -74,6 +75,8 @@ class Options:
     nodes: tuple[str, ...] = ()
     narrowed: str | None = None
     """How the command line cut the run down, in words; None for the whole."""
+    baseline: Path | None = None
+    """Folder of the earlier run that limits with `of = "baseline"` are relative to."""
     listener: Listener | None = None
     """Called with every line of the record as it is written."""
 
@@ -154,6 +157,7 @@ def launch(options: Options) -> Launched:
             simulated=simulated is not None,
             narrowed=options.narrowed,
             folders=workload_folders(options.folders),
+            baseline=_baseline(options, profile, so_far),
         )
         recorder = Recorder(directory / RECORD)
         undo.callback(recorder.close)
@@ -164,6 +168,22 @@ def launch(options: Options) -> Launched:
     launched = Launched(run, recorder, cluster, simulated, directory, lines, lock)
     launched._restore = _interrupt_on_signals(launched)  # noqa: SLF001 - its own factory
     return launched
+
+
+def _baseline(options: Options, profile: Profile, so_far: Sequence[Mapping[str, Any]] | None) -> Baseline | None:
+    """The run that limits are relative to: a resumed run is held to the one that it began with."""
+    began_with = recorded_baseline(so_far) if so_far is not None else None
+    if options.baseline is None:
+        return began_with
+    record = options.baseline if options.baseline.is_file() else options.baseline / RECORD
+    try:
+        found = read_baseline(read_record(record), profile.limits)
+    except (BaselineError, OSError, RecordError) as error:
+        raise LaunchError(f"--baseline {options.baseline}: {error}") from error
+    if so_far is not None and (began_with is None or began_with.run != found.run):
+        then = "no baseline" if began_with is None else began_with.run
+        raise LaunchError(f"--baseline {options.baseline}: it began with {then}; leave it out to continue")
+    return found
 
 
 def _copy_profile(profile: Profile, directory: Path) -> None:

@@ -168,6 +168,16 @@ class PlannedLine(Line):
     subjects: tuple[PlannedFacts, ...] = ()
 
 
+class BaselineLine(Line):
+    """The earlier run that limits are relative to, and by limit id the number taken from it."""
+
+    event: Literal["baseline"]
+    run: str = "unknown"
+    decision: str = ""
+    simulated: bool | None = None
+    values: Mapping[str, float] = Field(default_factory=dict)
+
+
 class JobStarted(Line):
     """A Job was submitted; `nodes` is how many pods it asks for, or their names."""
 
@@ -331,6 +341,7 @@ LINES: Mapping[str, type[Line]] = {
     "run_started": RunStarted,
     "inventory": InventoryLine,
     "planned": PlannedLine,
+    "baseline": BaselineLine,
     "job_started": JobStarted,
     "measurement": MeasurementLine,
     "failure": FailureLine,

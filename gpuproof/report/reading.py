@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from gpuproof.report.events import (
     LINES,
+    BaselineLine,
     CheckFacts,
     CleanupLine,
     DecisionLine,
@@ -65,6 +66,7 @@ class Reading:
     answered_since_resume: set[Key] = field(default_factory=set)
     plan_is_old: bool = False
     load: LoadHistory = field(default_factory=LoadHistory)
+    baseline: str = ""
     gpu_time: Mapping[str, GpuTimeFacts] = field(default_factory=dict)
     holes: list[str] = field(default_factory=list)
     last_seq: int = 0
@@ -144,6 +146,14 @@ class Reading:
                 self.load.take(line)
             case GpuTimeLine():
                 self.gpu_time = line.nodes
+            case BaselineLine():
+                self.baseline = f"run {line.run}, which was {line.decision}"
+                self._moment(line, f"limits are relative to {self.baseline}")
+            case _:
+                self._keep_end(line)
+
+    def _keep_end(self, line: Line) -> None:
+        match line:
             case InterruptedLine():
                 self._moment(line, f"interrupted by {line.signal}")
             case ResumedLine():
@@ -223,6 +233,7 @@ class Reading:
             cluster=cluster,
             pod_patch=started.pod_patch,
             finished=self.finished is not None,
+            baseline=self.baseline,
             evidence_cut_chars=self.budget.cut_chars,
         )
         if self.finished is None:

@@ -124,6 +124,8 @@ class RunFacts:
     cluster: ClusterFacts = field(default_factory=ClusterFacts)
     pod_patch: Any = None
     finished: bool = False
+    baseline: str = ""
+    """The earlier run that limits are relative to, in words; empty where there is none."""
     evidence_cut_chars: int = 0
 
 
