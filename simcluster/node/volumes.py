@@ -31,11 +31,15 @@ class MountError(Exception):
 
 @dataclass(frozen=True)
 class NodeStorage:
-    """Where things lie: `pod` this pod's volumes, `claims` the claims' volumes, `host` what hostPath may see."""
+    """Where things lie: `pod` this pod's volumes, `claims` the claims' volumes, `host` what hostPath may see.
+
+    `scratch`, on a sick node, is where every emptyDir of one name is the same.
+    """
 
     pod: Path
     claims: Claims
     host: Path
+    scratch: Path | None = None
 
 
 class VolumeBuilder:
@@ -78,6 +82,8 @@ class VolumeBuilder:
             return self._host_path(volume["hostPath"])
         if "persistentVolumeClaim" in volume:
             return await self._claim(volume["persistentVolumeClaim"]["claimName"])
+        if "emptyDir" in volume and self._storage.scratch is not None:
+            place = self._storage.scratch / str(volume["name"])
         place.mkdir(parents=True, exist_ok=True)
         if "emptyDir" in volume or len(volume) == 1:
             place.chmod(0o777)
