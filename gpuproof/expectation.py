@@ -120,6 +120,21 @@ class ClusterExpectation:
 
 
 @dataclass(frozen=True)
+class Storage:
+    """
+    One storage of the profile's `[storage.NAME]`: what a claim in the run's namespace asks for, and what it is for.
+
+    `size` is a Kubernetes quantity with a binary unit, e.g. "64Gi". `purpose` is shown and never judged.
+    """
+
+    name: str
+    storage_class: str
+    size: str
+    access_mode: str
+    purpose: str = ""
+
+
+@dataclass(frozen=True)
 class CoverAll:
     """Every expected node of the pool is judged in this run."""
 
@@ -180,6 +195,40 @@ class CheckState:
 
     state: State
     reason: str = ""
+
+
+@dataclass(frozen=True)
+class Service:
+    """A Service in the cluster, reached through the API's proxy."""
+
+    namespace: str
+    name: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """
+    How the platform's own GPU metrics are found and read, from `[telemetry]`.
+
+    `selectors` are label selectors of exporter pods, in any namespace. `fields` must be there for every whole GPU,
+    `mig_fields` for every MIG instance. An exporter is asked every `every_s`, has `deadline_s` for a page of at most
+    `max_bytes`, may fail `attempts` times in a row, `ready_s` to get ready, and `settle_s` to show what has changed
+    since its own interval. `prometheus`, a URL or a Service, is where the same is asked of Prometheus.
+    """
+
+    selectors: tuple[str, ...]
+    port: int
+    path: str
+    every_s: float
+    deadline_s: float
+    max_bytes: int
+    attempts: int
+    ready_s: float
+    settle_s: float
+    fields: tuple[str, ...]
+    mig_fields: tuple[str, ...]
+    prometheus: str | Service | None = None
 
 
 @dataclass(frozen=True)

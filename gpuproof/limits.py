@@ -224,6 +224,8 @@ class Limit:
     per: Per = Per.SUBJECT
     source_file: str = ""
     key: str = ""
+    replaced: str = ""
+    """What it took the place of in an inherited file, in words that begin with "weaker" where it asks for less."""
 
     @property
     def name(self) -> str:

@@ -17,7 +17,17 @@ from gpuproof.launch import Launched, LaunchError, Listener, Options, launch, ne
 from gpuproof.report.page import PROPERTY_CHECK, PROPERTY_SUBJECT, ReportPage
 from gpuproof.report.terminal import print_summary
 from gpuproof.run_folder import RECORD
-from gpuproof.suite import Answer, ClusterSubject, Hold, NodeSubject, Observe, RunWorkload, Subject
+from gpuproof.suite import (
+    Answer,
+    ClusterSubject,
+    FollowLoad,
+    Hold,
+    NodeSubject,
+    Observe,
+    ReadExporter,
+    RunWorkload,
+    Subject,
+)
 from gpuproof.verdict import Judgement, Verdict
 
 LAUNCHED = pytest.StashKey[Launched]()
@@ -230,6 +240,30 @@ def run_workload(request: pytest.FixtureRequest) -> RunWorkload:
         return run.ask(check, name, subject)
 
     return ask
+
+
+@pytest.fixture
+def read_exporter(request: pytest.FixtureRequest) -> ReadExporter:
+    """What a node's metrics exporter tells."""
+    run = _launched(request.config).run
+    check, _ = _identity(request.node)
+
+    def read(subject: NodeSubject, seen: Answer) -> Answer:
+        return run.read_exporter(check, subject, seen)
+
+    return read
+
+
+@pytest.fixture
+def follow_load(request: pytest.FixtureRequest) -> FollowLoad:
+    """What a node's metrics exporter told of a load."""
+    run = _launched(request.config).run
+    check, _ = _identity(request.node)
+
+    def follow(subject: NodeSubject, load: Answer) -> Answer:
+        return run.follow_load(check, subject, load)
+
+    return follow
 
 
 @pytest.fixture

@@ -146,12 +146,15 @@ class Pool(_Strict):
 
 
 class Topology(_Strict):
-    """A whole cluster's nodes, besides the control plane's one; `dcgm` installs the metrics exporter,
-    `object_store` an HTTP store that pods reach as object-store.simcluster.svc."""
+    """A whole cluster's nodes, besides the control plane's one; `dcgm` installs the metrics exporter, which looks at
+    its GPUs every `dcgm_interval_ms`, `second_exporter` one more on that node, `object_store` an HTTP store that pods
+    reach as object-store.simcluster.svc."""
 
     name: str
     control_plane: bool = True
     dcgm: bool = False
+    dcgm_interval_ms: _Positive = 500
+    second_exporter: str = ""
     object_store: bool = False
     pools: list[Pool]
 

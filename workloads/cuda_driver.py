@@ -131,6 +131,18 @@ class Context:
         self._driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         return free.value, total.value
 
+    def allocate(self, size: int) -> int:
+        """The address of `size` bytes of the device's memory, held until this process ends."""
+        address = ctypes.c_uint64()
+        self._driver.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        return address.value
+
+    def fill(self, address: int, data: bytes) -> None:
+        """Copy `data` to an address of the device's memory and wait until it is there."""
+        call = self._driver.call
+        call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), data, ctypes.c_size_t(len(data)))
+        call("cuCtxSynchronize")
+
     def round_trip(self, data: bytes) -> bytes:
         """What comes back of `data` after it was copied into the device's memory and out again."""
         call = self._driver.call

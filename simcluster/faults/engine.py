@@ -43,9 +43,15 @@ class FaultEngine:
 
     def shape(self, topology: Topology) -> Topology:
         """The topology with the faults that concern which nodes exist."""
-        if any(isinstance(action, file.RemoveGpuNodes) for action in self._actions_at_start()):
-            return topology.model_copy(update={"pools": [pool for pool in topology.pools if pool.gpu is None]})
-        return topology
+        changes: dict[str, object] = {}
+        for action in self._actions_at_start():
+            if isinstance(action, file.RemoveGpuNodes):
+                changes["pools"] = [pool for pool in topology.pools if pool.gpu is None]
+            elif isinstance(action, file.SecondExporter):
+                changes["second_exporter"] = action.node
+            elif isinstance(action, file.SetExporterInterval):
+                changes["dcgm_interval_ms"] = action.interval_ms
+        return topology.model_copy(update=changes)
 
     def hooks(self) -> list[AdmissionHook]:
         """Admission hooks for the API server."""
@@ -109,8 +115,8 @@ class FaultEngine:
 
     def _strike(self, action: file.Action, target: Target) -> None:
         if isinstance(action, file.TroubleStorage):
-            target.site.claims.trouble(action.storage_class, action.settings)
-        if not hasattr(action, "node"):
+            target.site.claims.trouble(action.storage_class, action.settings, action.node)
+        if isinstance(action, file.TroubleStorage | file.SecondExporter) or not hasattr(action, "node"):
             return
         for kubelet in _chosen(target.kubelets, action.node):
             if isinstance(action, outages.Outage):
@@ -162,7 +168,19 @@ def _alter(kubelet: NodeKubelet, action: file.Action) -> None:
         case file.TruncateMessages():
             node.troubles.message_limit = action.keep_bytes
         case _:
-            raise TypeError(f"no node can carry out {action.do}")
+            _alter_exporter(kubelet, action)
+
+
+def _alter_exporter(kubelet: NodeKubelet, action: file.Action) -> None:
+    node = kubelet.node
+    if isinstance(action, file.RemoveExporter):
+        node.labels["nvidia.com/gpu.deploy.dcgm-exporter"] = "false"
+        return
+    if not isinstance(action, file.TroubleExporter):
+        raise TypeError(f"no node can carry out {action.do}")
+    place = node.directory / "host/run/simcluster/exporter"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(action.lines(), encoding="utf-8")
 
 
 def _break(kubelet: NodeKubelet, action: file.BreakGpu) -> None:

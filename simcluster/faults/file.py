@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Collection, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -141,9 +141,13 @@ class VanishNode(_Strict):
 
 
 class TroubleStorage(_Strict):
-    """All volumes of a storage class behave otherwise: `settings` as fields of `hardware.storage.Settings`."""
+    """All volumes of a storage class behave otherwise, on one node or on all of them.
+
+    `settings` are fields of `hardware.storage.Settings`.
+    """
 
     do: Literal["trouble-storage"]
+    node: str = EVERY_NODE
     storage_class: str
     settings: dict[str, float | bool]
 
@@ -154,6 +158,60 @@ class TroubleStorage(_Strict):
         if unknown:
             raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
         return given
+
+
+class TroubleExporter(_Strict):
+    """A node's metrics exporter goes wrong: fields as in `hardware.tools.dcgm_troubles.Troubles`."""
+
+    do: Literal["trouble-exporter"]
+    node: str
+    labels: Literal["right", "empty", "absent"] = "right"
+    mapping: Literal["now", "first", "remembered"] = "now"
+    hung: bool = False
+    missing_gpu: int | None = None
+    missing_fields: tuple[str, ...] = ()
+    blank_fields: tuple[str, ...] = ()
+    twice: bool = False
+    scale: dict[str, float] = {}
+    delay_s: Annotated[float, Field(ge=0)] = 0.0
+    fails: bool = False
+    cut: bool = False
+    extra_mib: Annotated[int, Field(ge=0)] = 0
+    crash_after_s: Annotated[float, Field(ge=0)] = 0.0
+
+    def lines(self) -> str:
+        """The file that the exporter reads: only what is not sound."""
+        given = self.model_dump(exclude={"do", "node"}, exclude_defaults=True)
+        return "".join(f"{key}={_word(value)}\n" for key, value in given.items())
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, dict):
+        return ",".join(f"{key}:{factor}" for key, factor in value.items())
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+class RemoveExporter(_Strict):
+    """The operator does not deploy the metrics exporter on a node: the label that asks for it says no."""
+
+    do: Literal["remove-exporter"]
+    node: str
+
+
+class SecondExporter(_Strict):
+    """Somebody runs a metrics exporter of their own on a node, beside the operator's."""
+
+    do: Literal["second-exporter"]
+    node: str
+
+
+class SetExporterInterval(_Strict):
+    """Every metrics exporter looks at its GPUs only once in `interval_ms`."""
+
+    do: Literal["set-exporter-interval"]
+    interval_ms: Annotated[int, Field(gt=0)]
 
 
 Action = Annotated[
@@ -172,6 +230,10 @@ Action = Annotated[
     | TruncateMessages
     | VanishNode
     | TroubleStorage
+    | TroubleExporter
+    | RemoveExporter
+    | SecondExporter
+    | SetExporterInterval
     | Outage
     | Exposure,
     Field(discriminator="do"),

@@ -81,10 +81,9 @@ class LoadMeter:
         shares: dict[str, Load] = {}
         for holder in set(holders.values()):
             behind = {gpus.physical(unit) for unit, other in holders.items() if other == holder}
-            cpu, resident = self._load_of(kubelet, holder, elapsed_s, seen)
-            for uuid in behind:
+            for uuid, (cpu, resident) in self._load_of(kubelet, holder, behind, elapsed_s, seen).items():
                 before = shares.get(uuid, (0.0, 0.0))
-                shares[uuid] = before[0] + cpu / len(behind), before[1] + resident / len(behind)
+                shares[uuid] = before[0] + cpu, before[1] + resident
         for uuid, (busy, xid) in self._kernels(gpus, elapsed_s).items():
             before = shares.get(uuid, (0.0, 0.0))
             shares[uuid] = max(before[0], busy), before[1]
@@ -109,17 +108,25 @@ class LoadMeter:
                 found[uuid] = busy + max(0.0, done_ns / 1e9 / max(elapsed_s, 1e-3)), xid or last
         return found
 
-    def _load_of(self, kubelet: NodeKubelet, holder: tuple[str, str], elapsed_s: float, seen: dict[int, float]) -> Load:
+    def _load_of(
+        self, kubelet: NodeKubelet, holder: tuple[str, str], behind: set[str], elapsed_s: float, seen: dict[int, float]
+    ) -> dict[str, Load]:
+        """What the processes of a container do to each of its GPUs."""
         worker = kubelet.worker(holder[0])
         container = worker.containers.get(holder[1]) if isinstance(worker, PodWorker) else None
         if container is None or container.process is None:
-            return 0.0, 0.0
-        used_s = 0.0
+            return {}
+        found: dict[str, Load] = {}
         for pid in memory.tree(container.process.pid):
             total_s = _cpu_seconds(pid)
             seen[pid] = total_s
-            used_s += max(0.0, total_s - self._cpu_s.get(pid, total_s if total_s > elapsed_s else 0.0))
-        return used_s / max(elapsed_s, 1e-3), float(memory.resident_bytes(container.process.pid))
+            used_s = max(0.0, total_s - self._cpu_s.get(pid, total_s if total_s > elapsed_s else 0.0))
+            chosen = behind & visible_gpus(pid) or behind
+            for uuid in chosen:
+                cpu, resident = found.get(uuid, (0.0, 0.0))
+                share = used_s / max(elapsed_s, 1e-3) / len(chosen)
+                found[uuid] = cpu + share, resident + memory.own_bytes(pid) / len(chosen)
+        return found
 
     def _tell_allocations(self, kubelet: NodeKubelet) -> None:
         lines = []
@@ -159,6 +166,16 @@ def loaded(gpu: Gpu, cpu: float, resident: float, elapsed_s: float) -> Gpu:
         energy_mj=gpu.energy_mj + int(power * 1000 * elapsed_s),
         throttle=(_GPU_IDLE if idle else 0) | gpu.throttle_cause,
     )
+
+
+def visible_gpus(pid: int) -> set[str]:
+    """The UUIDs of the GPUs that a process was confined to at its start (CUDA_VISIBLE_DEVICES); empty for all."""
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return set()
+    given = next((entry for entry in environment if entry.startswith(b"CUDA_VISIBLE_DEVICES=")), b"")
+    return set(given.partition(b"=")[2].decode(errors="replace").split(","))
 
 
 def _cpu_seconds(pid: int) -> float:

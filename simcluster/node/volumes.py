@@ -31,7 +31,8 @@ class MountError(Exception):
 
 @dataclass(frozen=True)
 class NodeStorage:
-    """Where things lie: `pod` this pod's volumes, `claims` the claims' volumes, `host` what hostPath may see.
+    """
+    Where things lie: `pod` this pod's volumes, `claims` the claims', `host` what hostPath may see of `node`.
 
     `scratch`, on a sick node, is where every emptyDir of one name is the same.
     """
@@ -39,6 +40,7 @@ class NodeStorage:
     pod: Path
     claims: Claims
     host: Path
+    node: str = ""
     scratch: Path | None = None
 
 
@@ -179,7 +181,7 @@ class VolumeBuilder:
         return place
 
     async def _claim(self, name: str) -> Path:
-        return await self._storage.claims.place(self._namespace, name)
+        return await self._storage.claims.place(self._namespace, name, self._storage.node)
 
 
 def _write(place: Path, files: Content, mode: int) -> None:

@@ -31,6 +31,30 @@ static struct context primary[MAX_GPUS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static __thread CUcontext current;
 
+/* Only the devices that CUDA_VISIBLE_DEVICES names, in its order: ordinals, or UUIDs from their beginning. What names no
+   device ends the list, as the real driver has it. NVML and nvidia-smi do not heed it. */
+static int read_visible(struct node *seen) {
+    const char *wanted = getenv("CUDA_VISIBLE_DEVICES");
+    struct gpu all[MAX_GPUS];
+    int count;
+    if (!read_node(seen)) return 0;
+    if (!wanted) return 1;
+    memcpy(all, seen->gpus, sizeof all);
+    count = seen->count;
+    seen->count = 0;
+    while (*wanted) {
+        size_t length = strcspn(wanted, ",");
+        int found = -1;
+        for (int i = 0; i < count && found < 0; i++)
+            if (length > 3 && strncmp(all[i].uuid, wanted, length) == 0) found = i;
+        if (found < 0 && *wanted >= '0' && *wanted <= '9' && atoi(wanted) < count) found = atoi(wanted);
+        if (found < 0 || seen->count >= MAX_GPUS) break;
+        seen->gpus[seen->count++] = all[found];
+        wanted += length + (wanted[length] == ',');
+    }
+    return 1;
+}
+
 static const struct { CUresult code; const char *name, *text; } errors[] = {
     {0, "CUDA_SUCCESS", "no error"},
     {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
@@ -72,7 +96,7 @@ CUresult cuGetErrorString(CUresult code, const char **text) {
 
 CUresult cuInit(unsigned int flags) {
     if (flags != 0) return INVALID_VALUE;
-    if (!read_node(&node)) return NO_DEVICE;
+    if (!read_visible(&node)) return NO_DEVICE;
     if (node.init_error) return node.init_error;
     if (node.count == 0) return NO_DEVICE;
     initialised = 1;
@@ -82,7 +106,7 @@ CUresult cuInit(unsigned int flags) {
 CUresult cuDriverGetVersion(int *version) {
     struct node now;
     if (!version) return INVALID_VALUE;
-    read_node(&now);
+    read_visible(&now);
     *version = now.cuda;
     return SUCCESS;
 }
@@ -176,7 +200,7 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
 static CUresult open_context(CUdevice device) {
     CUresult bad = check_device(device);
     if (bad) return bad;
-    read_node(&node);
+    read_visible(&node);
     return node.gpus[device].context_error;
 }
 
@@ -234,7 +258,7 @@ static CUresult check_context(void) {
 static CUresult do_work(void) {
     CUresult bad = check_context();
     if (bad) return bad;
-    read_node(&node);
+    read_visible(&node);
     return current->device < node.count ? node.gpus[current->device].launch_error : 999;
 }
 
