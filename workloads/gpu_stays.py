@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from workloads.contract import Fact, Measurement, Sample, could_not, emit, identity, leave_on_sigterm, parameters
 from workloads.cuda_driver import Context, CudaError, Driver
@@ -75,6 +75,15 @@ def look_again(within_s: float) -> Look:
     except (ValueError, IndexError, KeyError, TypeError):
         said = " ".join(done.stderr.decode("utf-8", "replace").split())[-200:]
         raise NoLookError("exit code %d: %s" % (done.returncode, said or "no word")) from None
+
+
+class Stay(NamedTuple):
+    """How it went: the last look, "none" or what was lost and when, for how long, and how many looks there were."""
+
+    last: Look
+    lost: str
+    seconds: float
+    looks: int
 
 
 class Held:
@@ -143,33 +152,35 @@ def clock() -> str:
     return dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def stay(first: Look, options: Dict[str, Any]) -> Stay:
+    """Look again until `stay_s` are over, once at least, or until the first loss."""
+    began, last_seen, looks = time.monotonic(), clock(), 1
+    while True:
+        time.sleep(float(options["look_every_s"]))
+        last, looks, now = next_look(float(options["look_within_s"])), looks + 1, clock()
+        stayed_s = time.monotonic() - began
+        missing = difference(first, last)
+        if missing != NONE:
+            lost = "lost between %s and %s, %.0f s after the first look: %s" % (last_seen, now, stayed_s, missing)
+            return Stay(last, lost, stayed_s, looks)
+        if stayed_s >= float(options["stay_s"]):
+            return Stay(last, NONE, stayed_s, looks)
+        last_seen = now
+
+
 def measure() -> Measurement:
     """Hold on for `stay_s` or until the first loss."""
     options = parameters()
-    within_s = float(options.get("look_within_s", 60))
-    began, last_seen = time.monotonic(), clock()
-    first = first_look(within_s)
-    print("first look: %d GPUs, error %s" % (len(first.uuids), first.error), flush=True)
+    first = first_look(float(options["look_within_s"]))
     held, held_error = hold()
-    last, lost, looks = first, first.error, 1
-    if lost != NONE:
-        lost = "never had: " + lost
-    while lost == NONE and time.monotonic() - began < float(options["stay_s"]):
-        time.sleep(float(options["look_every_s"]))
-        last, looks, now = next_look(within_s), looks + 1, clock()
-        missing = difference(first, last)
-        if missing != NONE:
-            after_s = time.monotonic() - began
-            lost = "lost between %s and %s, %.0f s after the first look: %s" % (last_seen, now, after_s, missing)
-        else:
-            last_seen = now
-    stayed_s = time.monotonic() - began
-    facts: Dict[str, Fact] = {"gpu_lost": lost, "held_gpu_error": held.works() if held else held_error}
+    print("first look: %d GPUs, error %s" % (len(first.uuids), first.error), flush=True)
+    stayed = stay(first, options) if first.error == NONE else Stay(first, "never had: " + first.error, 0.0, 1)
+    facts: Dict[str, Fact] = {"gpu_lost": stayed.lost, "held_gpu_error": held.works() if held else held_error}
     samples = (
         Sample("gpus_at_start", float(len(first.uuids)), "count"),
-        Sample("gpus_at_end", float(len(last.uuids)), "count"),
-        Sample("stayed", stayed_s, "s"),
-        Sample("looks", float(looks), "count"),
+        Sample("gpus_at_end", float(len(stayed.last.uuids)), "count"),
+        Sample("stayed", stayed.seconds, "s"),
+        Sample("looks", float(stayed.looks), "count"),
     )
     return Measurement("gpu_stays", world_size=1, hosts=1, samples=samples, facts=facts,
                        environment={}, **identity())  # fmt: skip
