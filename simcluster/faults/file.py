@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from simcluster.faults.exposure import Exposure
 from simcluster.faults.outages import Outage
 from simcluster.hardware.storage import Settings
 from simcluster.objectstore import Trouble
@@ -57,61 +58,12 @@ class HideGpus(_Strict):
     count: Annotated[int, Field(gt=0)]
 
 
-class ShowAllGpus(_Strict):
-    """The container runtime of a node shows all GPUs to every container that was granted any."""
-
-    do: Literal["show-all-gpus"]
-    node: str
-
-
-class ObeyVisibleDevices(_Strict):
-    """The container runtime of a node gives GPUs to whoever says NVIDIA_VISIBLE_DEVICES=all, asked for or not."""
-
-    do: Literal["obey-visible-devices"]
-    node: str
-
-
-class ForgetGrants(_Strict):
-    """The kubelet of a node does not remember which GPUs its pods hold: it hands out the first ones again."""
-
-    do: Literal["forget-grants"]
-    node: str
-
-
 class SetDriver(_Strict):
     """A node runs another driver version, and its labels say so."""
 
     do: Literal["set-driver"]
     node: str
     version: str
-
-
-class ChangeSystem(_Strict):
-    """A node runs another kernel, container runtime, kubelet or system image than its pool."""
-
-    do: Literal["change-system"]
-    node: str
-    kernel_version: str | None = None
-    container_runtime: str | None = None
-    kubelet_version: str | None = None
-    os_image: str | None = None
-
-
-class RemoveBoard(_Strict):
-    """A GPU is not enumerated at boot: bus, driver, device plugin and labels agree that it is not there."""
-
-    do: Literal["remove-board"]
-    node: str
-    gpu: int
-
-
-class ChangeImage(_Strict):
-    """A node has an older copy of an image under the same name: what it sets in the environment differs."""
-
-    do: Literal["change-image"]
-    node: str
-    image: str
-    env: dict[str, str]
 
 
 class RejectPods(_Strict):
@@ -276,13 +228,7 @@ Action = Annotated[
     OfferGpus
     | BreakGpu
     | HideGpus
-    | ShowAllGpus
-    | ObeyVisibleDevices
-    | ForgetGrants
     | SetDriver
-    | ChangeSystem
-    | RemoveBoard
-    | ChangeImage
     | RejectPods
     | BreakSandbox
     | SilentKubelet
@@ -299,18 +245,23 @@ Action = Annotated[
     | RemoveExporter
     | SecondExporter
     | SetExporterInterval
-    | Outage,
+    | Outage
+    | Exposure,
     Field(discriminator="do"),
 ]
 
 
 class When(_Strict):
-    """The moment when a fault strikes: the `container` of a pod on `node` that has all `labels` has begun to run."""
+    """
+    The moment when a fault strikes: the `container` of a pod on `node` has begun to run, `after_s` ago (a real
+    cluster's seconds). With `labels`, a pod that has all of them.
+    """
 
     event: Literal["measuring"]
     node: str
     container: str = "measure"
     labels: dict[str, str] = {}
+    after_s: Annotated[float, Field(ge=0)] = 0.0
 
 
 class Expectation(_Strict):

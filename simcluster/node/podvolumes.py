@@ -28,7 +28,8 @@ class PodVolumes:
         site = node.site
         self._node = node
         self._facts = facts
-        storage = NodeStorage(directory / "volumes", site.claims, node.directory / "host", node.name)
+        scratch = node.directory / "scratch" if node.troubles.keeps_scratch else None
+        storage = NodeStorage(directory / "volumes", site.claims, node.directory / "host", node.name, scratch)
         self._builder = VolumeBuilder(site.client, facts(), storage, AccountTokens(site.tokens))
 
     async def set_up(self, stopped: Callable[[], bool]) -> dict[str, Path] | None:
