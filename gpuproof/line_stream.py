@@ -85,7 +85,7 @@ class LineStream:
                     raise LineStreamError(
                         error.reason, f"the log of {self.name} cannot be followed: {error.message}"
                     ) from error
-                else:
+            else:
                 self._pause(terminated=terminated)
 
     def _pause(self, *, terminated: bool) -> None:
