@@ -93,6 +93,12 @@ class KubeCluster:
         path = resource.path(namespace)
         return an_object(self._json("POST", path, body=body), "POST " + path)
 
+    def annotate(self, resource: Resource, name: str, annotations: Mapping[str, str], *, namespace: str) -> raw.Raw:
+        """By a merge patch, which may be repeated as often as need be."""
+        path = resource.path(namespace, name)
+        body = {"metadata": {"annotations": dict(annotations)}}
+        return an_object(self._json("PATCH", path, body=body), "PATCH " + path)
+
     def delete(
         self, resource: Resource, name: str, *, namespace: str | None = None, grace_s: int | None = None
     ) -> raw.Raw:
@@ -233,7 +239,7 @@ class KubeCluster:
         api, generation = self._credentials.current()
         headers = {"Accept": "application/json"}
         if body is not None:
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = "application/merge-patch+json" if method == "PATCH" else "application/json"
         try:
             sent = api.param_serialize(
                 method, path, query_params=list(query), header_params=headers, body=body, auth_settings=["BearerToken"]

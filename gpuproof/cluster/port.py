@@ -58,6 +58,7 @@ PODS = Resource("api/v1", "pods")
 EVENTS = Resource("api/v1", "events")
 CONFIG_MAPS = Resource("api/v1", "configmaps")
 SERVICES = Resource("api/v1", "services")
+SECRETS = Resource("api/v1", "secrets")
 JOBS = Resource("apis/batch/v1", "jobs")
 
 
@@ -139,6 +140,10 @@ class Cluster(Protocol):
 
     def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str | None = None) -> Raw:
         """Create it; a repeated attempt after a lost answer that finds it there counts as done."""
+        ...
+
+    def annotate(self, resource: Resource, name: str, annotations: Mapping[str, str], *, namespace: str) -> Raw:
+        """Set annotations of an object and leave all else as it is."""
         ...
 
     def delete(self, resource: Resource, name: str, *, namespace: str | None = None, grace_s: int | None = None) -> Raw:

@@ -159,6 +159,10 @@ class ToyCluster:
         self.deleted.append(name)
         return {}
 
+    def annotate(self, resource: Resource, name: str, annotations: Mapping[str, str], *, namespace: str) -> Raw:
+        """Nobody reads them."""
+        return {}
+
     def watch(
         self,
         resource: Resource,
