@@ -11,7 +11,7 @@ from gpuproof.expectation import ClusterExpectation, Scalar
 from gpuproof.gang_results import Asked, busbw, stuck
 from gpuproof.gang_wire import GroupPart
 from gpuproof.limits import AtLeast, Limit, MinFraction, Reference
-from gpuproof.localisation import Blame, ExperimentResult, Floor, Floors, GroupResult, Outcome, Stage
+from gpuproof.localisation import Blame, ExperimentResult, Floor, Floors, GroupResult, NodeBlame, Outcome
 from workloads.contract import Fact, Sample
 
 NOBODY = "nobody"
@@ -45,7 +45,9 @@ def group_result(part: GroupPart, asked: Asked, collective: str, size: int) -> G
     if part.outcome != "measured":
         outcome = _OUTCOMES.get(part.outcome, Outcome.DIED)
         return GroupResult(nodes, outcome, stuck=stuck(part, asked))
-    rates = [rate for t in part.results if (t.collective, t.bytes) == (collective, size) for rate in busbw(t, asked.ranks)]
+    rates = [
+        rate for t in part.results if (t.collective, t.bytes) == (collective, size) for rate in busbw(t, asked.ranks)
+    ]
     wrong = any(timed.wrong for timed in part.results)
     return GroupResult(nodes, Outcome.WRONG if wrong else Outcome.MEASURED, tuple(rates))
 
@@ -79,17 +81,18 @@ def blame_facts(blame: Blame, why: Mapping[str, str]) -> dict[str, Fact]:
 
     `why` is what is known of a node besides: why its pod is lost, which port of it is down.
     """
-    said = [_node_words(node.node, str(node.symptom), node.with_partners, node.slow_gb_per_s, node.intermittent, node.alone)
-            + (f"; {why[node.node]}" if node.node in why else "") for node in blame.nodes]  # fmt: skip
+    said = [_node_words(node) + (f"; {why[node.node]}" if node.node in why else "") for node in blame.nodes]
     said += [f"the link {link.nodes[0]} - {link.nodes[1]}: {link.symptom}{_rate(link.slow_gb_per_s)}, "
              f"{_often(link.intermittent)}both are good with others" for link in blame.links]  # fmt: skip
     said += [f"the fabric between {part.leaves[0]} and {part.leaves[1]}: {part.symptom}{_rate(part.slow_gb_per_s)}, "
              f"{_often(part.intermittent)}each is good within itself" for part in blame.fabric]  # fmt: skip
     if blame.missed and not said:
         said = [f"unexplained: {blame.unexplained or 'the whole set misses its floor and no part of it does'}"]
-    facts: dict[str, Fact] = {"blame": said or [NOBODY], "counterfactual": _counterfactual(blame)}
+    facts: dict[str, Fact] = {"blame": list(said) or [NOBODY], "counterfactual": _counterfactual(blame)}
     if blame.seen_once:
-        facts["seen_once"] = [f"{' + '.join(one.nodes)}: {one.symptom}, once, in {one.stage}" for one in blame.seen_once]
+        facts["seen_once"] = [
+            f"{' + '.join(one.nodes)}: {one.symptom}, once, in {one.stage}" for one in blame.seen_once
+        ]
     return facts
 
 
@@ -102,11 +105,10 @@ def _counterfactual(blame: Blame) -> str:
     return f"with all nodes {whole}, without the blamed {without}: {verdict}"
 
 
-def _node_words(
-    node: str, symptom: str, partners: Sequence[str], rate: float | None, intermittent: bool, alone: bool
-) -> str:
-    whom = "by itself" if alone else f"with {', '.join(partners[:4])}" if partners else "with everybody"
-    return f"{node}: {_often(intermittent)}{symptom} {whom}{_rate(rate)}"
+def _node_words(blamed: NodeBlame) -> str:
+    partners = blamed.with_partners
+    whom = "by itself" if blamed.alone else f"with {', '.join(partners[:4])}" if partners else "with everybody"
+    return f"{blamed.node}: {_often(blamed.intermittent)}{blamed.symptom} {whom}{_rate(blamed.slow_gb_per_s)}"
 
 
 def _often(intermittent: bool) -> str:
@@ -119,8 +121,3 @@ def _rate(rate: float | None) -> str:
 
 def _number(rate: float | None) -> str:
     return "nothing was measured" if rate is None else f"{rate:.3g} GB/s"
-
-
-def settled_stages(results: Sequence[ExperimentResult]) -> set[Stage]:
-    """Which stages have been measured already."""
-    return {result.experiment.stage for result in results}

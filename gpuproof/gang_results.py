@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gpuproof.expectation import Scalar
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.gang_wire import GroupPart, NodePart, RankProgress, Timed
 from workloads.all_reduce import STAGES
@@ -48,7 +49,7 @@ def busbw(timed: Timed, ranks: int) -> tuple[float, ...]:
 
 
 def refusal(part: GroupPart, asked: Asked) -> JobFailure | None:
-    """Why a group that says it measured cannot be believed: another world, other hosts, points that nobody asked for."""
+    """Why a group that says it measured is not believed: another world, other hosts, points that nobody asked for."""
     if part.outcome != MEASURED:
         return None
     if part.world != asked.ranks:
@@ -67,10 +68,10 @@ def refusal(part: GroupPart, asked: Asked) -> JobFailure | None:
 
 
 def samples(part: GroupPart, asked: Asked) -> tuple[Sample, ...]:
-    """busbw, algbw (GB/s) and time (us): medians over the repeats of the slowest rank's time; wrong elements (count)."""
+    """busbw, algbw (GB/s), time (us): medians over the repeats of the slowest rank's time; wrong elements (count)."""
     found = []
     for timed in part.results:
-        at = {"collective": timed.collective, "bytes": timed.bytes}
+        at: dict[str, Scalar] = {"collective": timed.collective, "bytes": timed.bytes}
         rates = busbw(timed, asked.ranks)
         found += [
             Sample("busbw", statistics.median(rates), "GB/s", at),
@@ -105,7 +106,7 @@ def outcome_text(part: GroupPart, asked: Asked) -> str:
 
 
 def stuck(part: GroupPart, asked: Asked) -> tuple[str, ...]:
-    """The nodes whose part is the worst: lost or died first, else whose ranks came least far; empty where all are equal."""
+    """The nodes whose part is the worst: lost or died first, else those that came least far; empty if all are equal."""
     worst = [index for index, node in part.nodes.items() if node.outcome in ("lost", "broken")]
     worst = worst or [index for index, node in part.nodes.items() if node.outcome == "died"]
     if not worst:
@@ -150,30 +151,20 @@ def _said(node: NodePart | None) -> str:
 
 
 def measurement(
-    parts: Iterable[tuple[GroupPart, Asked]],
-    run_id: str,
-    node: str = "",
-    pod: str = "",
-    extra: Sequence[Sample] = (),
-    facts: Mapping[str, Fact] | None = None,
+    part: GroupPart, asked: Asked, run_id: str, node: str = "", *, extra: Sequence[Sample] = ()
 ) -> Measurement:
-    """One subject's groups as a measurement; usually one group. Versions of its nodes become the environment."""
-    both = list(parts)
-    part, asked = both[0]
+    """One group as a measurement. Versions of its nodes become the environment."""
     versions: dict[str, set[str]] = {}
     for one in part.nodes.values():
         for name, version in one.versions.items():
             versions.setdefault(name, set()).add(version)
-    told: dict[str, Fact] = {"outcome": outcome_text(part, asked), "versions_differ": _differing(versions)}
-    return Measurement(
-        workload=WORKLOAD,
-        run_id=run_id,
-        node=node,
-        pod=pod,
+    return plain(
+        run_id,
         world_size=part.world,
         hosts=part.hosts,
+        node=node,
         samples=(*samples(part, asked), *extra),
-        facts={**told, **(facts or {})},
+        facts={"outcome": outcome_text(part, asked), "versions_differ": _differing(versions)},
         environment={name: ", ".join(sorted(found)) for name, found in versions.items()},
     )
 
@@ -181,3 +172,27 @@ def measurement(
 def _differing(versions: Mapping[str, set[str]]) -> str:
     apart = [f"{name}: {', '.join(sorted(found))}" for name, found in sorted(versions.items()) if len(found) > 1]
     return "; ".join(apart) or "none"
+
+
+def plain(
+    run_id: str,
+    *,
+    world_size: int,
+    hosts: int,
+    node: str = "",
+    samples: Sequence[Sample] = (),
+    facts: Mapping[str, Fact] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Measurement:
+    """A measurement of the gang with these samples and facts."""
+    return Measurement(
+        workload=WORKLOAD,
+        run_id=run_id,
+        node=node,
+        pod="",
+        world_size=world_size,
+        hosts=hosts,
+        samples=tuple(samples),
+        facts=dict(facts or {}),
+        environment=dict(environment or {}),
+    )

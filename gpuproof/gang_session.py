@@ -12,7 +12,7 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -109,7 +109,7 @@ class GangSession:
     """Orders and calls that the pods did not obey: nobody of ours gave them."""
 
     def __post_init__(self) -> None:
-        self._name = "gang"
+        self.name = "gang"
         self._secret = secrets.token_hex(32)
         self._feeds = Feeds()
         self._seen = SeeingClock(self.clock, lambda: self._feeds.blind)
@@ -148,13 +148,13 @@ class GangSession:
         except ClusterError as error:
             self._state.give_up(JobFailure(error.reason, f"the gang's objects were refused: {error.message}"))
         else:
-            self._state.job_started(self._name, len(request.candidates), self._seen.now)
+            self._state.job_started(self.name, len(request.candidates), self._seen.now)
             self._wait_for_pods()
         missing = self._missing()
         self._members = {node: pod for node, pod in self._state.running.items() if node not in missing}
         for node in request.candidates:
             if node not in self._members:
-                missing.setdefault(node, JobFailure(Reason.NEVER_STARTED, f"{node}: its pod of the gang does not run"))
+                missing.setdefault(node, JobFailure(Reason.NEVER_STARTED, "its pod of the gang does not run"))
         if self._members and not self.stop.is_set():
             missing |= self._lead(self.request.assemble_timeout_s)
         return Assembly(dict(self._members), missing)
@@ -167,10 +167,10 @@ class GangSession:
         request = self.request.sweep
         pool = [node.hostname for node in self.inventory.in_pool(self.renderer.pool)]
         only, exclude = shorter_selection(pool, [self._board.hostname(node) for node in request.candidates])
-        hosts = [f"{self._name}-{index}.{self._name}" for index in range(len(request.candidates))]
+        hosts = [f"{self.name}-{index}.{self.name}" for index in range(len(request.candidates))]
         return SweepJob(
-            name=self._name,
-            sweep=self._name,
+            name=self.name,
+            sweep=self.name,
             check=request.check,
             workload=AGENT,
             pods=len(request.candidates),
@@ -187,7 +187,7 @@ class GangSession:
         namespace, pool = self.renderer.namespace, self.renderer.pool
         self._feeds.open(
             PODS.plural,
-            self.cluster.watch(PODS, namespace=namespace, label_selector=f"{SWEEP_LABEL}={self._name}"),
+            self.cluster.watch(PODS, namespace=namespace, label_selector=f"{SWEEP_LABEL}={self.name}"),
         )
         self._feeds.open(EVENTS.plural, self.cluster.watch(EVENTS, namespace=namespace, field_selector="type=Warning"))
         nodes = self.cluster.watch(
@@ -217,7 +217,7 @@ class GangSession:
         for result in self._state.drain():
             failure = getattr(result, "failure", None)
             self.lost[result.node] = failure or JobFailure(
-                Reason.NONZERO_EXIT, f"{result.node}: the agent has ended before its time; read its log"
+                Reason.NONZERO_EXIT, "the agent has ended before its time; read its log"
             )
         return dict(self.lost)
 
@@ -278,8 +278,8 @@ class GangSession:
                     raise GangError(JobFailure(Reason.FOREIGN_MEASUREMENT, said))
                 self._hellos[hello.node] = hello
             elif line.get("number") == number and "assembled" in line:
-                words = {by_index.get(int(index), "?"): str(why) for index, why in line.get("missing", {}).items()}
-                return {node: _unreached(node, why) for node, why in words.items()}
+                said = line.get("missing", {})
+                return {by_index.get(int(index), "?"): _unreached(*map(str, why)) for index, why in said.items()}
 
     def _order(self, kind: str, content: Mapping[str, Any]) -> int:
         number = next(self._numbers)
@@ -434,17 +434,13 @@ def _checked(model: type[_Said], value: Any) -> _Said:
         raise GangError(JobFailure(Reason.MALFORMED_MEASUREMENT, said)) from error
 
 
-def _unreached(node: str, why: str) -> JobFailure:
-    said = f"{node}: its pod runs, but the gang's leader does not reach the agent in it: {why}"
+def _unreached(kind: str, why: str) -> JobFailure:
+    if kind == "broken":
+        return JobFailure(Reason.NONZERO_EXIT, f"the pod runs, and no rank can be started in it: {why}; mend the image")
+    said = f"the pod runs, but the gang's leader does not reach the agent in it: {why}"
     return JobFailure(Reason.NODE_LOST, f"{said}; look at the pod network between the nodes")
 
 
 def _limits(pod: Mapping[str, Any], container: str) -> Mapping[str, Any]:
     found = [one for one in raw.objects(pod, "spec", "containers") if raw.text(one, "name") == container]
     return raw.mapping(found[0], "resources", "limits") if found else {}
-
-
-def names(nodes: Sequence[str], most: int = 8) -> str:
-    """Nodes for a person: the first ones and how many more."""
-    more = f" and {len(nodes) - most} more" if len(nodes) > most else ""
-    return ", ".join(nodes[:most]) + more

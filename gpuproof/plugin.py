@@ -17,7 +17,17 @@ from gpuproof.launch import Launched, LaunchError, Listener, Options, launch, ne
 from gpuproof.report.page import PROPERTY_CHECK, PROPERTY_SUBJECT, ReportPage
 from gpuproof.report.terminal import print_summary
 from gpuproof.run_folder import RECORD
-from gpuproof.suite import Answer, ClusterSubject, Hold, NodeSubject, Observe, RunWorkload, Subject
+from gpuproof.suite import (
+    Answer,
+    ClusterSubject,
+    GangSubject,
+    Hold,
+    NodeSubject,
+    Observe,
+    RunExperiment,
+    RunWorkload,
+    Subject,
+)
 from gpuproof.verdict import Judgement, Verdict
 
 LAUNCHED = pytest.StashKey[Launched]()
@@ -157,6 +167,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("node", plan.nodes, ids=[node.name for node in plan.nodes])
     if "cluster" in metafunc.fixturenames:
         metafunc.parametrize("cluster", [ClusterSubject()], ids=["cluster"])
+    if "gang" in metafunc.fixturenames:
+        metafunc.parametrize("gang", [GangSubject()], ids=["cluster"])
 
 
 @pytest.hookimpl(trylast=True)
@@ -202,9 +214,10 @@ def _identity(item: pytest.Item) -> tuple[str, Subject]:
     callspec = getattr(item, "callspec", None)
     if mark is None or callspec is None:
         raise pytest.UsageError(
-            f"{item.nodeid}: a check needs pytest.mark.check(NAME) and asks a `node` or the `cluster`"
+            f"{item.nodeid}: a check needs pytest.mark.check(NAME) and asks a `node`, the `cluster` or the `gang`"
         )
-    subject: Subject = callspec.params.get("node") or callspec.params["cluster"]
+    named = [callspec.params[name] for name in ("node", "cluster", "gang") if name in callspec.params]
+    subject: Subject = named[0]
     return str(mark.args[0]), subject
 
 
@@ -228,6 +241,18 @@ def run_workload(request: pytest.FixtureRequest) -> RunWorkload:
 
     def ask(name: str, subject: NodeSubject) -> Answer:
         return run.ask(check, name, subject)
+
+    return ask
+
+
+@pytest.fixture
+def run_experiment(request: pytest.FixtureRequest) -> RunExperiment:
+    """Have the gang do something, once for all subjects of this check, and wait for one of them."""
+    run = _launched(request.config).run
+    check, _ = _identity(request.node)
+
+    def ask(name: str, subject: Subject) -> Answer:
+        return run.ask_gang(check, name, subject)
 
     return ask
 

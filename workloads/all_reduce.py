@@ -26,6 +26,7 @@ PARAMETERS = (
     "warmups",
     "iterations",
     "experiment_timeout_s",
+    "stall_timeout_s",
     "assemble_timeout_s",
     "partners",
     "p2p_off",
@@ -34,6 +35,7 @@ PARAMETERS = (
 """A rank reads `collectives`, `sizes_bytes`, `warmups` and `iterations`; the harness plans with the rest."""
 
 STAGES = ("started", "rendezvous", "communicator", "first_size", "done")
+_TELL_S = 1.0
 Say = Callable[[Dict[str, Any]], None]
 
 
@@ -90,8 +92,12 @@ def _measure(
     wrong = operation.wrong(there_and_back)
     for _ in range(int(order["warmups"])):
         operation.run()
-    seconds = []
+    seconds: List[float] = []
+    told = time.monotonic()
     for _ in range(int(order["iterations"])):
+        if time.monotonic() - told >= _TELL_S:
+            told = time.monotonic()
+            say({"timed": len(seconds)})  # slow is not hung
         dist.barrier()
         synchronise()
         began = time.perf_counter()

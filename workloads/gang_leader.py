@@ -76,14 +76,15 @@ class Leader:
         """Call every agent until it answers or the deadline has passed; say who is there, and who is not and why."""
         until = time.monotonic() + float(order["deadline_s"])
         wanted = [int(index) for index in order["indexes"]]
-        missing: Dict[int, str] = {}
+        missing: Dict[int, List[str]] = {}
         lock = threading.Lock()
 
         def call(index: int) -> None:
             why = self._call(index, until)
             if why:
                 with lock:
-                    missing[index] = why
+                    known = index in self._agents and self._agents[index].broken
+                    missing[index] = ["broken" if known else "unreached", why]
 
         _all_at_once(call, wanted)
         for index, agent in sorted(self._agents.items()):
@@ -223,7 +224,7 @@ class _Agent:
         self._channel = channel
         self.hello = hello
         self.lost = ""
-        self.ready = False
+        self.ready = self.broken = False
         self._changed = threading.Condition()
         self._result: Optional[Tuple[int, Dict[str, Any]]] = None
         threading.Thread(target=self._listen, daemon=True).start()
@@ -299,6 +300,7 @@ class _Agent:
             if "ready" in message:
                 with self._changed:
                     self.ready = True
+                    self.broken = bool(message["failed"])
                     self.lost = self.lost or str(message["failed"])
                     self._changed.notify_all()
             if "result" in message:

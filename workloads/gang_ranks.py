@@ -19,10 +19,10 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
 
-from workloads import nccl_log
+from workloads import gang_zygote, nccl_log
 from workloads.all_reduce import STAGES
 
-_START = "import sys; sys.path.insert(0, %r); from workloads.gang_zygote import serve; serve()"
+_START = "import runpy, sys; sys.path.insert(0, %r); runpy.run_module(%r, run_name='__main__')"
 _AFTER_A_DEATH_S = 0.5
 """The ranks beside a dead one wait for it for ever: they get this long to say why they, too, must end."""
 _LAST_WORDS = 300
@@ -32,11 +32,11 @@ class Zygote:
     """The process that ranks are forked from; it starts at once and imports torch in the background."""
 
     def __init__(self) -> None:
-        place = str(Path(__file__).resolve().parent.parent)
+        # Not resolved: a mounted ConfigMap's files are links into a folder of another name.
+        place = str(Path(__file__).absolute().parent.parent)
         environment = dict(os.environ, OMP_NUM_THREADS=os.environ.get("OMP_NUM_THREADS", "1"))
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _START % place], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-        )
+        command = [sys.executable, "-c", _START % (place, gang_zygote.__name__)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         self.words: "queue.Queue[Dict[str, Any]]" = queue.Queue()
         self.versions: Dict[str, str] = {}
         self.failed = ""
@@ -106,7 +106,7 @@ class NodeRanks:
                     "env": self._environment(folder, local),
                 }
             )
-        hung = self._watch(len(ranks))
+        hung = self._watch(len(ranks), [folder / ("said-%d" % rank) for rank in ranks])
         said = {rank: _said(str(folder / ("said-%d" % rank))) for rank in ranks}
         logs = {rank: _tail(str(folder / ("log-%d" % rank))) for rank in ranks}
         return self._account(said, logs, hung, folder)
@@ -126,12 +126,19 @@ class NodeRanks:
             while True:
                 self._zygote.words.get_nowait()
 
-    def _watch(self, count: int) -> bool:
-        """Wait for all ranks to end; whether they had to be killed at their time limit."""
+    def _watch(self, count: int, said: List[Path]) -> bool:
+        """Wait for all ranks to end; whether they had to be killed at their time limit, or as none of them got on."""
         until = time.monotonic() + float(self._order["timeout_s"])
+        stall_s = float(self._order.get("stall_timeout_s") or self._order["timeout_s"])
         hung = killed = False
+        last, since = -1, time.monotonic()
         while len(self._codes) < count:
+            told = sum(path.stat().st_size for path in said if path.exists())
+            if told != last:
+                last, since = told, time.monotonic()
             left = until - time.monotonic()
+            if not killed:
+                left = min(left, since + stall_s - time.monotonic())
             if (left <= 0 or self._aborted.is_set()) and not killed:
                 hung, killed = not self._aborted.is_set() and self._first_dead is None, True
                 self._kill()
