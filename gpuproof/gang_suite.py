@@ -107,6 +107,8 @@ class GangSuite:
         who = "; ".join(f"{node}: {failure.message}" for node, failure in list(assembly.missing.items())[:4])
         count = f"{len(self.nodes) - len(assembly.missing)} of {len(self.nodes)} nodes came"
         said = f"the gang is not whole, {count}, and its GPUs were released; missing {who}"
+        for node in self.nodes:
+            self._answer("transport", node, JobFailure(Reason.UNVISITED, f"not reached: {said}"))
         self._answer_all(JobFailure(first.reason, said, first.evidence))
 
     # -- experiments ---------------------------------------------------------------------------------------------------
@@ -179,12 +181,6 @@ class GangSuite:
         self._answer("ladder", CLUSTER, answer)
 
     def _transport(self, params: Params) -> None:
-        if self._whole is not None and self._whole[0].outcome not in (gang_results.MEASURED, "aborted"):
-            said = gang_results.outcome_text(*self._whole)
-            failure = JobFailure(Reason.UNVISITED, f"not reached: all nodes together {said}")
-            for node in self.nodes:
-                self._answer("transport", node, failure)
-            return
         rounds: list[tuple[GroupPart, Asked]] = []
         for pairs in rounds_of_pairs(list(self.nodes), params.partners):
             rounds += self._experiment(pairs, params)

@@ -84,10 +84,15 @@ class FaultEngine:
             target.site.on_running.append(self._on_running)
 
     def _on_running(self, node: str, pod: Object, container: str) -> None:
-        del pod
+        labels: dict[str, str] = pod["metadata"].get("labels") or {}
         for fault in list(self._waiting):
             when = fault.at
-            if isinstance(when, file.When) and when.node in (node, file.EVERY_NODE) and when.container == container:
+            if (
+                isinstance(when, file.When)
+                and when.node in (node, file.EVERY_NODE)
+                and when.container == container
+                and when.labels.items() <= labels.items()
+            ):
                 self._waiting.remove(fault)
                 _log.info("fault %s strikes: %s runs on %s", fault.id, container, node)
                 if self._target is not None:
@@ -102,6 +107,8 @@ class FaultEngine:
         for kubelet in _chosen(target.kubelets, action.node):
             if isinstance(action, outages.Outage):
                 self._spawn(outages.carry_out(kubelet, action))
+            elif isinstance(action, file.LimitPair):
+                self._spawn(outages.limit_pair(kubelet, target.kubelets[action.other], action.mbit))
             elif isinstance(action, file.VanishNode):
                 self._spawn(_vanish(kubelet))
             else:
@@ -138,6 +145,7 @@ def _alter(kubelet: NodeKubelet, action: file.Action) -> None:
             _set_driver(kubelet, action.version)
         case file.RejectPods():
             node.troubles.reject_reason, node.troubles.reject_message = action.reason, action.message
+            node.troubles.reject_labels = dict(action.labels)
         case file.BreakSandbox():
             node.troubles.sandbox_error = action.message
         case file.SilentKubelet():
@@ -160,6 +168,7 @@ def _break(kubelet: NodeKubelet, action: file.BreakGpu) -> None:
         context_error=action.context_error,
         compute_error=action.compute_error,
         flips_bits=action.flips_bits,
+        hangs=action.hangs,
     )
 
 

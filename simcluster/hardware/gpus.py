@@ -65,6 +65,8 @@ class Gpu:
     context_error: int = 0
     compute_error: int = 0
     flips_bits: bool = False
+    hangs: bool = False
+    """What it is given to do never ends."""
     lost: bool = False
     errors: tuple[str, ...] = ()
 
@@ -218,6 +220,7 @@ class NodeGpus:
             "context": gpu.context_error or (_UNKNOWN if gpu.lost else 0),
             "launch": gpu.compute_error,
             "flip": int(gpu.flips_bits),
+            "hang": int(gpu.hangs),
             "lost": int(gpu.lost),
             "errors": ",".join(gpu.errors),
         }

@@ -18,7 +18,7 @@ struct gpu {
     unsigned long long ecc_corrected, ecc_uncorrected, throttle, energy_mj, remap_correctable, remap_uncorrectable;
     int max_sm_clock, pcie_gen, pcie_width, pcie_replays, remap_pending, remap_failed, lost, parent;
     char errors[TEXT];
-    int context_error, launch_error, flip;
+    int context_error, launch_error, flip, hang;
 };
 
 struct node {
@@ -70,6 +70,7 @@ static void read_gpu(const char *line, struct gpu *gpu) {
     gpu->context_error = (int)number_of(line, "context");
     gpu->launch_error = (int)number_of(line, "launch");
     gpu->flip = (int)number_of(line, "flip");
+    gpu->hang = (int)number_of(line, "hang");
     field_of(line, "errors", gpu->errors);
     gpu->throttle = (unsigned long long)number_of(line, "throttle");
     gpu->energy_mj = (unsigned long long)number_of(line, "energy");
