@@ -3,7 +3,29 @@
 What stands in `__all__` is what a check may import; everything else is the harness's own.
 """
 
-from gpuproof.suite import Answer, ClusterSubject, GangSubject, Hold, NodeSubject, Observe, RunExperiment, RunWorkload
+from gpuproof.suite import (
+    Answer,
+    ClusterSubject,
+    FollowLoad,
+    GangSubject,
+    Hold,
+    NodeSubject,
+    Observe,
+    ReadExporter,
+    RunExperiment,
+    RunWorkload,
+)
 
-__all__ = ["Answer", "ClusterSubject", "GangSubject", "Hold", "NodeSubject", "Observe", "RunExperiment", "RunWorkload"]
+__all__ = [
+    "Answer",
+    "ClusterSubject",
+    "FollowLoad",
+    "GangSubject",
+    "Hold",
+    "NodeSubject",
+    "Observe",
+    "ReadExporter",
+    "RunExperiment",
+    "RunWorkload",
+]
 __version__ = "0.1.0"

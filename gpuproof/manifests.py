@@ -17,7 +17,7 @@ from typing import Any
 import jinja2
 import yaml
 
-from gpuproof.expectation import Rdma
+from gpuproof.expectation import Rdma, Storage
 from gpuproof.pod_shape import WHOLE_NODE, PodShape
 from gpuproof.podguard import OWN_ENV, touched
 from gpuproof.podpatch import PatchError, patch_template
@@ -29,6 +29,8 @@ SWEEP_LABEL = "gpuproof.dev/sweep"
 JOB_LABEL = "gpuproof.dev/job"
 GANG_LABEL = "gpuproof.dev/gang"
 ORDER_ANNOTATION = "gpuproof.dev/order"
+SEAT_LABEL = "gpuproof.dev/seat"
+KEPT_SEAT, SECOND_SEAT = "kept", "second"
 MEASURE = "measure"
 TTL_AFTER_FINISHED_S = 300
 
@@ -106,6 +108,8 @@ class Renderer:
     """Where programs are looked for, the project's own first."""
     rdma: Rdma | None = None
     """What a pod asks for whose shape says `rdma`: all that the profile expects of a node."""
+    storage: Mapping[str, Storage] = field(default_factory=dict)
+    """The profile's storages by name, of which a shape names those to mount."""
 
     def namespace_object(self) -> dict[str, Any]:
         """The run's namespace."""
@@ -116,11 +120,27 @@ class Renderer:
         files = source_files(workload, self.folders)
         return _render("sources.yaml.j2", name=sources_name(workload), labels=self._labels(), files=files)
 
+    def claim(self, name: str) -> dict[str, Any]:
+        """The claim on a storage of the profile; raises `ManifestError` where the profile has none of that name."""
+        if name not in self.storage:
+            raise ManifestError(f"no [storage.{name}] in the profile: there is {', '.join(self.storage) or 'none'}")
+        wanted = self.storage[name]
+        return _render(
+            "claim.yaml.j2",
+            name=claim_name(name),
+            labels=self._labels(),
+            access_mode=wanted.access_mode,
+            storage_class=wanted.storage_class,
+            size=wanted.size,
+        )
+
     def sweep(self, job: SweepJob) -> dict[str, Any]:
         """The Indexed Job, with the profile's patch merged into its pod template."""
         if job.only and job.exclude:
             raise ManifestError(f"job {job.name}: only and exclude are alternatives, got both")
         labels = {**self._labels(), CHECK_LABEL: job.check, SWEEP_LABEL: job.sweep, JOB_LABEL: job.name}
+        seat = KEPT_SEAT if job.shape.kept else SECOND_SEAT if job.shape.beside else ""
+        labels |= {SEAT_LABEL: seat} if seat else {}
         rendered = _render(
             "sweep.yaml.j2",
             name=job.name,
@@ -134,6 +154,11 @@ class Renderer:
             node_names=list(job.only or job.exclude),
             node_operator="In" if job.only else "NotIn",
             gpu_resource=self.gpu_resource,
+            seat=seat,
+            gpus=job.gpus,
+            containers=list(job.shape.containers),
+            tempted=job.shape.tempted,
+            scratch=job.shape.scratch,
             limits=self._limits(job),
             claims=[{"name": name, "claim": claim_name(name)} for name in job.shape.claims],
             image=self.pod.image,

@@ -105,7 +105,7 @@ def _cost_table(checks: Sequence[Check], profile: Profile, plan: Plan, folders: 
         present = sum(not node.missing for node in plan.nodes)
         pods = len(check.workloads) * present if runs else 0
         shapes = [read_shape(workload, folders) for workload in check.workloads] if runs else []
-        gpus = present * sum(shape.gpus_of(profile.cluster.gpus_per_node) for shape in shapes)
+        gpus = present * sum(shape.gpus_of(profile.cluster.pod_gpus) for shape in shapes)
         minutes = gpus * longest_s / SECONDS_A_MINUTE
         state = str(profile.checks[check.name].state)
         table.add_row(check.name, state, str(subjects), str(pods), f"{minutes:.0f}")
@@ -148,10 +148,14 @@ def _print_manifests(checks: Sequence[Check], profile: Profile, plan: Plan, fold
     setting = Setting("run-id", profile, tuple(checks), (), simulated=False, folders=folders)
     made = renderer(setting)
     documents = [made.namespace_object()]
+    claims: set[str] = set()
     for check in checks:
         if profile.checks[check.name].state is State.NOT_APPLICABLE:
             continue
         for workload in check.workloads:
+            wanted = [name for name in read_shape(workload, folders).claims if name not in claims]
+            documents += [made.claim(name) for name in wanted]
+            claims.update(wanted)
             documents += [made.sources(workload), _sweep(made, check, workload, profile, plan)]
     yaml.dump_all(documents, sys.stdout, Dumper=_Readable, sort_keys=False, width=120, allow_unicode=True)
 
@@ -176,7 +180,7 @@ def _sweep(made: Renderer, check: Check, workload: str, profile: Profile, plan: 
             check=check.name,
             workload=workload,
             pods=sum(not node.missing for node in plan.nodes),
-            gpus=shape.gpus_of(profile.cluster.gpus_per_node),
+            gpus=shape.gpus_of(profile.cluster.pod_gpus),
             shape=shape,
             world_size=1,
             active_deadline_s=int(limits.scheduling_s + limits.pulling_s + limits.starting_s + limits.running_s),

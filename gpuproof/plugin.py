@@ -20,10 +20,12 @@ from gpuproof.run_folder import RECORD
 from gpuproof.suite import (
     Answer,
     ClusterSubject,
+    FollowLoad,
     GangSubject,
     Hold,
     NodeSubject,
     Observe,
+    ReadExporter,
     RunExperiment,
     RunWorkload,
     Subject,
@@ -255,6 +257,29 @@ def run_experiment(request: pytest.FixtureRequest) -> RunExperiment:
         return run.ask_gang(check, name, subject)
 
     return ask
+
+
+def read_exporter(request: pytest.FixtureRequest) -> ReadExporter:
+    """What a node's metrics exporter tells."""
+    run = _launched(request.config).run
+    check, _ = _identity(request.node)
+
+    def read(subject: NodeSubject, seen: Answer) -> Answer:
+        return run.read_exporter(check, subject, seen)
+
+    return read
+
+
+@pytest.fixture
+def follow_load(request: pytest.FixtureRequest) -> FollowLoad:
+    """What a node's metrics exporter told of a load."""
+    run = _launched(request.config).run
+    check, _ = _identity(request.node)
+
+    def follow(subject: NodeSubject, load: Answer) -> Answer:
+        return run.follow_load(check, subject, load)
+
+    return follow
 
 
 @pytest.fixture

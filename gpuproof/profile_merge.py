@@ -16,13 +16,27 @@ from gpuproof.expectation import (
     Rdma,
     Scalar,
     Scope,
+    Service,
     State,
+    Storage,
+    Telemetry,
     Waiver,
 )
-from gpuproof.limits import Asks, Limit, Severity
+from gpuproof.limits import (
+    Asks,
+    AtLeast,
+    AtMost,
+    Equals,
+    Limit,
+    MaxFraction,
+    MinFraction,
+    OneOf,
+    Severity,
+    bound_text,
+)
 from gpuproof.profile_error import Loc, ProfileError, Source, describe, nearest
 from gpuproof.profile_limits import LimitKey, limit_key, read_limit
-from gpuproof.profile_model import CanaryTable, ClusterTable, ProfileFile, ShareTable
+from gpuproof.profile_model import CanaryTable, ClusterTable, ProfileFile, PrometheusTable, ShareTable
 
 MAX_WAIVER_DAYS = 366
 """An exception that lasts longer is a change of the profile and belongs there."""
@@ -72,9 +86,30 @@ def merge_cluster(chain: Chain, top: Source) -> ClusterExpectation:
     for key in ("gpu_product", "gpus_per_node", "nodes", "gpu_resource", "device"):
         if values.get(key) is None:
             raise _absent(top, ("cluster", key), "what was bought, as the cluster under test cannot say it")
+    _refuse_sharing(top, values)
     rdma = values.get("rdma")
     values["rdma"] = None if rdma is None else Rdma(**rdma.model_dump())
     return ClusterExpectation(**(values | {"extra": extra}))
+
+
+def _refuse_sharing(top: Source, values: Mapping[str, Any]) -> None:
+    """Refuse a description of shares that contradicts itself, or that leaves whole GPUs untested."""
+    sharing = values.get("gpu_sharing", "none")
+    if (sharing == "mig") != (values.get("mig_profile") is not None):
+        raise top.error(
+            ("cluster", "mig_profile"),
+            expected='a profile such as "1g.10gb" where gpu_sharing is "mig", and none elsewhere',
+            actual=f"gpu_sharing = {describe(sharing)}, mig_profile = {describe(values.get('mig_profile'))}",
+            next_step="state both or neither",
+        )
+    asked, offered = values.get("gpus_per_pod"), values["gpus_per_node"]
+    if asked is not None and (asked > offered or (asked != offered and sharing == "none")):
+        raise top.error(
+            ("cluster", "gpus_per_pod"),
+            expected=f"at most the {offered} of gpus_per_node, and no fewer where GPUs are whole: all must be tested",
+            actual=describe(asked),
+            next_step="delete it, or say by gpu_sharing how GPUs are shared",
+        )
 
 
 def merge_checks(chain: Chain, top: Source, known: Collection[str]) -> tuple[dict[str, CheckState], dict[str, int]]:
@@ -136,8 +171,42 @@ def merge_limits(
             if state is State.RECORDED:
                 limit = replace(limit, severity=Severity.RECORD_ONLY)
             read.setdefault(limit_key(table), []).append(limit)
-        kept |= read
+        for key, limits in read.items():
+            kept[key] = [_beside(limit, kept[key]) if key in kept else limit for limit in limits]
     return tuple(limit for limits in kept.values() for limit in limits)
+
+
+def _beside(limit: Limit, inherited: Sequence[Limit]) -> Limit:
+    """Return the limit with what it took the place of; nobody may ask for less than was inherited without a word."""
+    before = min(inherited, key=lambda other: (not other.decisive, other.severity != limit.severity))
+    if (before.bound, before.severity, before.per) == (limit.bound, limit.severity, limit.per):
+        return limit
+    how = "weaker than" if _weaker(limit, before) else "instead of"
+    was = f"{bound_text(before.bound, before.unit)} ({before.severity.replace('_', ' ')})"
+    return replace(limit, replaced=f"{how} the inherited {was} of {before.source_file}, {before.key}")
+
+
+_RANK = {Severity.FAIL: 2, Severity.WARN: 1, Severity.RECORD_ONLY: 0}
+
+
+def _weaker(limit: Limit, before: Limit) -> bool:
+    if _RANK[limit.severity] != _RANK[before.severity]:
+        return _RANK[limit.severity] < _RANK[before.severity]
+    match limit.bound, before.bound:
+        case AtLeast(now), AtLeast(then):
+            return now < then
+        case AtMost(now), AtMost(then):
+            return now > then
+        case MinFraction(now, of), MinFraction(then, of_then) if of is of_then:
+            return now < then
+        case MaxFraction(now, of), MaxFraction(then, of_then) if of is of_then:
+            return now > then
+        case OneOf(now_values), OneOf(then_values):
+            return not set(now_values) <= set(then_values)
+        case OneOf(), Equals():
+            return True
+        case _:
+            return False
 
 
 def refuse_undecided_checks(top: Source, checks: Mapping[str, CheckState], limits: Sequence[Limit]) -> None:
@@ -259,6 +328,11 @@ def merge_workloads(chain: Chain, checks: Mapping[str, CheckState]) -> Mapping[s
     return merged
 
 
+def merge_storage(chain: Chain) -> Mapping[str, Storage]:
+    """Return the storages by name; a later file replaces a whole table."""
+    return {name: Storage(name=name, **table.model_dump()) for _, file in chain for name, table in file.storage.items()}
+
+
 def merge_deadlines(chain: Chain, top: Source) -> Deadlines:
     """Return the deadlines; a later file overrides single ones."""
     values: dict[str, float] = {}
@@ -277,3 +351,35 @@ def merge_deadlines(chain: Chain, top: Source) -> Deadlines:
             next_step="raise run_s or lower the others",
         )
     return deadlines
+
+
+def merge_telemetry(chain: Chain, top: Source) -> Telemetry | None:
+    """Return how GPU metrics are read; None where no file says it. A later file overrides single keys."""
+    values: dict[str, Any] = {}
+    for source, file in chain:
+        if file.telemetry is None:
+            continue
+        given = {key: getattr(file.telemetry, key) for key in file.telemetry.model_fields_set}
+        if file.telemetry.prometheus is not None:
+            given["prometheus"] = _prometheus(source, file.telemetry.prometheus)
+        values |= given
+    if not values:
+        return None
+    for key in Telemetry.__dataclass_fields__:
+        if key != "prometheus" and values.get(key) is None:
+            raise _absent(top, ("telemetry", key), "how GPU metrics are read, as no key of this table has a default")
+    lists = {key: tuple(values[key]) for key in ("selectors", "fields", "mig_fields")}
+    return Telemetry(**(values | lists))
+
+
+def _prometheus(source: Source, table: PrometheusTable) -> str | Service:
+    if table.url is not None and table.service is None:
+        return table.url.rstrip("/")
+    if table.service is not None and table.url is None:
+        return Service(table.service.namespace, table.service.name, table.service.port)
+    raise source.error(
+        ("telemetry", "prometheus"),
+        expected="either url or service",
+        actual="both" if table.url is not None else "neither",
+        next_step='write url = "http://…", or service = { namespace = "…", name = "…", port = 9090 }',
+    )

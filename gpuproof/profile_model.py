@@ -53,6 +53,15 @@ class ClusterTable(Table):
     gpu_driver: Word | None = None
     gpu_memory_mib: Count | None = None
     device: Literal["cuda", "cpu"] | None = None
+    gpu_sharing: Literal["none", "mig", "time-slicing", "mps"] | None = None
+    mig_profile: Word | None = None
+    gpus_per_pod: Count | None = None
+    physical_gpus_per_node: Count | None = None
+    kernel_version: Word | None = None
+    os_image: Word | None = None
+    container_runtime: Word | None = None
+    kubelet_version: Word | None = None
+    taints: Word | None = None
     rdma: RdmaTable | None = None
     extra: dict[str, OneScalar] = {}
 
@@ -185,7 +194,11 @@ class LimitTable(Table):
     min_fraction: float | None = None
     max_fraction: float | None = None
     unique: Literal[True] | None = None
-    of: Literal["ring_ceiling", "fleet_median", "baseline"] | None = None
+    uniform: Literal[True] | None = None
+    min_version: Annotated[dict[str, Word], Field(min_length=1)] | None = None
+    by: Word | None = None
+    whole_gpu: Literal[True] | None = None
+    of: Literal["ring_ceiling", "fleet_median", "baseline", "node_best"] | None = None
     severity: Literal["fail", "warn", "record_only"]
     provenance: ProvenanceTable
 
@@ -193,6 +206,18 @@ class LimitTable(Table):
     def name(self) -> str:
         """The metric or fact that is held."""
         return self.metric or self.fact or ""
+
+
+class StorageTable(Table):
+    """`[storage.NAME]`: a claim that checks mount; NAME is what a workload's POD calls it."""
+
+    storage_class: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$")]
+    size: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]*(Mi|Gi|Ti|Pi)$")]
+    access_mode: Literal["ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod", "ReadOnlyMany"]
+    purpose: str = ""
+
+
+StorageName = Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]{0,40}[a-z0-9])?$")]
 
 
 class WaiverTable(Table):
@@ -215,6 +240,38 @@ class DeadlinesTable(Table):
     run_s: Positive | None = None
 
 
+class ServiceTable(Table):
+    """`telemetry.prometheus.service`."""
+
+    namespace: Word
+    name: Word
+    port: Annotated[int, Field(ge=1, le=65535)]
+
+
+class PrometheusTable(Table):
+    """`telemetry.prometheus`: exactly one of the two."""
+
+    url: Annotated[str, StringConstraints(pattern=r"^https?://[^/\s]+")] | None = None
+    service: ServiceTable | None = None
+
+
+class TelemetryTable(Table):
+    """`[telemetry]`: how the platform's GPU metrics are found and read."""
+
+    selectors: Annotated[list[Word], Field(min_length=1)] | None = None
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    path: Annotated[str, StringConstraints(pattern=r"^/")] | None = None
+    every_s: Positive | None = None
+    deadline_s: Positive | None = None
+    max_bytes: Count | None = None
+    attempts: Count | None = None
+    ready_s: Positive | None = None
+    settle_s: Positive | None = None
+    fields: Annotated[list[Word], Field(min_length=1)] | None = None
+    mig_fields: Annotated[list[Word], Field(min_length=1)] | None = None
+    prometheus: PrometheusTable | None = None
+
+
 class ProfileFile(Table):
     """A whole profile file; what a site file leaves out comes from the file it extends."""
 
@@ -227,8 +284,10 @@ class ProfileFile(Table):
     checks: dict[str, Annotated[CheckTable, BeforeValidator(_check_table)]] = {}
     limit: list[LimitTable] = []
     waiver: list[WaiverTable] = []
+    storage: dict[StorageName, StorageTable] = {}
     workload: dict[str, dict[str, Parameter]] = {}
     deadlines: DeadlinesTable = DeadlinesTable()
+    telemetry: TelemetryTable | None = None
 
 
 TABLES: dict[str, type[Table]] = {
@@ -247,7 +306,11 @@ TABLES: dict[str, type[Table]] = {
     "limit.provenance.contract": ContractTable,
     "limit.provenance.provisional": ProvisionalTable,
     "waiver": WaiverTable,
+    "storage.*": StorageTable,
     "deadlines": DeadlinesTable,
+    "telemetry": TelemetryTable,
+    "telemetry.prometheus": PrometheusTable,
+    "telemetry.prometheus.service": ServiceTable,
 }
 """Every table by its path without array positions, to name the known keys where one is misspelt."""
 

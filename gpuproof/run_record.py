@@ -18,7 +18,13 @@ from gpuproof.jobs import Cleanup, StartedJob, SweepRequest, Visited
 from gpuproof.plan import Plan
 from gpuproof.profile import Profile
 from gpuproof.record import Recorder
+from gpuproof.telemetry import moment
+from gpuproof.telemetry.history import GpuTime, Scrape
 from gpuproof.verdict import Judgement
+from workloads.contract import Measurement
+
+FINAL_LOOK = "final look"
+"""The workload under which it is recorded that a node was no longer the same at the end; no program of that name."""
 
 
 class RunRecord:
@@ -93,6 +99,21 @@ class RunRecord:
             timings=describe.plain(result.timings),
         )
 
+    def observed(self, check: str, subject: str, answer: Measurement) -> None:
+        """What the harness itself saw from outside the pods, so that a reader can judge again what was judged."""
+        self._append(
+            "measurement",
+            check=check,
+            workload=answer.workload,
+            subject=subject,
+            pod=answer.pod or None,
+            index=-1,
+            samples=describe.samples(answer),
+            facts=dict(answer.facts),
+            environment=dict(answer.environment),
+            timings={},
+        )
+
     def failed(self, check: str, workload: str, subject: str, pod: str | None, failure: JobFailure) -> None:
         """A subject gave no measurement."""
         self._append(
@@ -105,6 +126,30 @@ class RunRecord:
             message=failure.message,
             evidence=list(failure.evidence),
         )
+
+    def telemetry(self, request: SweepRequest | None, scrapes: Sequence[Scrape]) -> None:
+        """What the platform's exporters told, beside the check that was running (if any)."""
+        self._append(
+            "telemetry",
+            check=request.check if request else "",
+            workload=request.workload if request else "",
+            columns=list(moment.COLUMNS),
+            rows=[list(row) for row in moment.rows(scrapes)],
+            errors=moment.errors(scrapes),
+        )
+
+    def gpu_time(self, nodes: Mapping[str, GpuTime]) -> None:
+        """GPU seconds of the run by node: watched, allocated to a pod, busy, and the gap between the last two."""
+        told = {
+            node: {
+                "watched_s": round(each.watched_s, 3),
+                "allocated_s": round(each.allocated_s, 3),
+                "busy_s": round(each.busy_s, 3),
+                "gap_s": round(each.allocated_s - each.busy_s, 3),
+            }
+            for node, each in nodes.items()
+        }
+        self._append("gpu_time", nodes=told)
 
     def log(self, check: str, subject: str, text: str) -> None:
         """The end of a container's log."""

@@ -59,6 +59,18 @@ class RunExperiment(Protocol):
     def __call__(self, name: str, subject: Subject) -> Answer: ...
 
 
+class ReadExporter(Protocol):
+    """Read the metrics exporter of a node, beside what a pod on it saw of its GPUs."""
+
+    def __call__(self, subject: NodeSubject, seen: Answer) -> Answer: ...
+
+
+class FollowLoad(Protocol):
+    """What the node's metrics exporter told while a load of this check held its GPUs, and after it."""
+
+    def __call__(self, subject: NodeSubject, load: Answer) -> Answer: ...
+
+
 class Hold(Protocol):
     """Hold answers against every limit that the profile has for this check; the verdict is the test's outcome."""
 

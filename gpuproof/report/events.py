@@ -66,6 +66,7 @@ class CheckFacts(Facts):
     state: str = "required"
     reason: str | None = None
     question: str = ""
+    why: str = ""
     file: str = ""
     requires: Texts = ()
 
@@ -84,6 +85,13 @@ class LimitFacts(Facts):
     severity: str = ""
     provenance: Mapping[str, Any] | str | None = None
     blocking: str | None = None
+    replaced: str | None = None
+    """What a site's file put this limit in the place of, and whether that made it weaker."""
+
+    @property
+    def weaker(self) -> bool:
+        """Whether the site's file asks for less than what it extends."""
+        return (self.replaced or "").startswith("weaker")
 
 
 class WaiverFacts(Facts):
@@ -240,6 +248,33 @@ class VerdictLine(Line):
     duration_s: float | None = None
 
 
+class TelemetryLine(Line):
+    """What the platform's own exporters told of the GPUs while `check` was running ("" for none): a row a GPU."""
+
+    event: Literal["telemetry"]
+    check: str = ""
+    workload: str = ""
+    columns: Texts = ()
+    rows: tuple[tuple[Value, ...], ...] = ()
+    errors: Mapping[str, str] = Field(default_factory=dict)
+
+
+class GpuTimeFacts(Facts):
+    """GPU seconds of one node over the run, by the platform's own telemetry."""
+
+    watched_s: float = 0.0
+    allocated_s: float = 0.0
+    busy_s: float = 0.0
+    gap_s: float = 0.0
+
+
+class GpuTimeLine(Line):
+    """GPU time allocated and busy, by node."""
+
+    event: Literal["gpu_time"]
+    nodes: Mapping[str, GpuTimeFacts] = Field(default_factory=dict)
+
+
 class InterruptedLine(Line):
     """A signal stopped the run."""
 
@@ -294,6 +329,8 @@ LINES: Mapping[str, type[Line]] = {
     "failure": FailureLine,
     "evidence": EvidenceLine,
     "verdict": VerdictLine,
+    "telemetry": TelemetryLine,
+    "gpu_time": GpuTimeLine,
     "interrupted": InterruptedLine,
     "resumed": ResumedLine,
     "cleanup": CleanupLine,

@@ -18,6 +18,12 @@ from simcluster.node.kubelet import NodeKubelet
 from simcluster.topology import Topology
 
 _log = logging.getLogger(__name__)
+_NODE_INFO = {
+    "kernel_version": "kernelVersion",
+    "container_runtime": "containerRuntimeVersion",
+    "kubelet_version": "kubeletVersion",
+    "os_image": "osImage",
+}
 
 
 class Target(Protocol):
@@ -43,9 +49,15 @@ class FaultEngine:
 
     def shape(self, topology: Topology) -> Topology:
         """The topology with the faults that concern which nodes exist."""
-        if any(isinstance(action, file.RemoveGpuNodes) for action in self._actions_at_start()):
-            return topology.model_copy(update={"pools": [pool for pool in topology.pools if pool.gpu is None]})
-        return topology
+        changes: dict[str, object] = {}
+        for action in self._actions_at_start():
+            if isinstance(action, file.RemoveGpuNodes):
+                changes["pools"] = [pool for pool in topology.pools if pool.gpu is None]
+            elif isinstance(action, file.SecondExporter):
+                changes["second_exporter"] = action.node
+            elif isinstance(action, file.SetExporterInterval):
+                changes["dcgm_interval_ms"] = action.interval_ms
+        return topology.model_copy(update=changes)
 
     def hooks(self) -> list[AdmissionHook]:
         """Admission hooks for the API server."""
@@ -84,15 +96,12 @@ class FaultEngine:
             target.site.on_running.append(self._on_running)
 
     def _on_running(self, node: str, pod: Object, container: str) -> None:
-        labels: dict[str, str] = pod["metadata"].get("labels") or {}
+        labels = pod["metadata"].get("labels") or {}
         for fault in list(self._waiting):
             when = fault.at
-            if (
-                isinstance(when, file.When)
-                and when.node in (node, file.EVERY_NODE)
-                and when.container == container
-                and when.labels.items() <= labels.items()
-            ):
+            if not isinstance(when, file.When) or when.labels.items() - labels.items():
+                continue
+            if when.node in (node, file.EVERY_NODE) and when.container == container:
                 self._waiting.remove(fault)
                 _log.info("fault %s strikes: %s runs on %s", fault.id, container, node)
                 if self._target is not None:
@@ -101,14 +110,20 @@ class FaultEngine:
 
     def _strike(self, action: file.Action, target: Target) -> None:
         if isinstance(action, file.TroubleStorage):
-            target.site.claims.trouble(action.storage_class, action.settings)
-        if not hasattr(action, "node"):
+            target.site.claims.trouble(action.storage_class, action.settings, action.node)
+        if isinstance(action, file.TroubleStorage | file.SecondExporter) or not hasattr(action, "node"):
             return
         for kubelet in _chosen(target.kubelets, action.node):
             if isinstance(action, outages.Outage):
                 self._spawn(outages.carry_out(kubelet, action))
             elif isinstance(action, file.LimitPair):
                 self._spawn(outages.limit_pair(kubelet, target.kubelets[action.other], action.mbit))
+            elif isinstance(action, file.ChangeSystem | file.ChangeImage):
+                _change_software(kubelet, action)
+            elif isinstance(action, file.ShowAllGpus | file.ObeyVisibleDevices | file.ForgetGrants):
+                _loosen(kubelet, action)
+            elif isinstance(action, file.RemoveBoard):
+                _remove_board(kubelet, action.gpu)
             elif isinstance(action, file.VanishNode):
                 self._spawn(_vanish(kubelet))
             else:
@@ -155,7 +170,19 @@ def _alter(kubelet: NodeKubelet, action: file.Action) -> None:
         case file.TruncateMessages():
             node.troubles.message_limit = action.keep_bytes
         case _:
-            raise TypeError(f"no node can carry out {action.do}")
+            _alter_exporter(kubelet, action)
+
+
+def _alter_exporter(kubelet: NodeKubelet, action: file.Action) -> None:
+    node = kubelet.node
+    if isinstance(action, file.RemoveExporter):
+        node.labels["nvidia.com/gpu.deploy.dcgm-exporter"] = "false"
+        return
+    if not isinstance(action, file.TroubleExporter):
+        raise TypeError(f"no node can carry out {action.do}")
+    place = node.directory / "host/run/simcluster/exporter"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(action.lines(), encoding="utf-8")
 
 
 def _break(kubelet: NodeKubelet, action: file.BreakGpu) -> None:
@@ -170,6 +197,34 @@ def _break(kubelet: NodeKubelet, action: file.BreakGpu) -> None:
         flips_bits=action.flips_bits,
         hangs=action.hangs,
     )
+
+
+def _change_software(kubelet: NodeKubelet, action: file.ChangeSystem | file.ChangeImage) -> None:
+    node = kubelet.node
+    if isinstance(action, file.ChangeImage):
+        node.images.carried.setdefault(action.image, {}).update(action.env)
+        return
+    node.system |= {_NODE_INFO[key]: value for key, value in action if key in _NODE_INFO and value is not None}
+
+
+def _loosen(kubelet: NodeKubelet, action: file.ShowAllGpus | file.ObeyVisibleDevices | file.ForgetGrants) -> None:
+    node = kubelet.node
+    match action:
+        case file.ShowAllGpus():
+            node.troubles.shows_all_gpus = True
+        case file.ObeyVisibleDevices():
+            node.troubles.obeys_visible_devices = True
+        case file.ForgetGrants():
+            node.devices.forgetful = True
+
+
+def _remove_board(kubelet: NodeKubelet, index: int) -> None:
+    node = kubelet.node
+    if node.gpus is None:
+        return
+    node.gpus.remove_board(index)
+    node.devices.units |= node.gpus.units()
+    node.labels["nvidia.com/gpu.count"] = str(len(node.gpus.gpus))
 
 
 def _set_driver(kubelet: NodeKubelet, version: str) -> None:

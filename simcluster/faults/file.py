@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Collection, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -57,12 +57,61 @@ class HideGpus(_Strict):
     count: Annotated[int, Field(gt=0)]
 
 
+class ShowAllGpus(_Strict):
+    """The container runtime of a node shows all GPUs to every container that was granted any."""
+
+    do: Literal["show-all-gpus"]
+    node: str
+
+
+class ObeyVisibleDevices(_Strict):
+    """The container runtime of a node gives GPUs to whoever says NVIDIA_VISIBLE_DEVICES=all, asked for or not."""
+
+    do: Literal["obey-visible-devices"]
+    node: str
+
+
+class ForgetGrants(_Strict):
+    """The kubelet of a node does not remember which GPUs its pods hold: it hands out the first ones again."""
+
+    do: Literal["forget-grants"]
+    node: str
+
+
 class SetDriver(_Strict):
     """A node runs another driver version, and its labels say so."""
 
     do: Literal["set-driver"]
     node: str
     version: str
+
+
+class ChangeSystem(_Strict):
+    """A node runs another kernel, container runtime, kubelet or system image than its pool."""
+
+    do: Literal["change-system"]
+    node: str
+    kernel_version: str | None = None
+    container_runtime: str | None = None
+    kubelet_version: str | None = None
+    os_image: str | None = None
+
+
+class RemoveBoard(_Strict):
+    """A GPU is not enumerated at boot: bus, driver, device plugin and labels agree that it is not there."""
+
+    do: Literal["remove-board"]
+    node: str
+    gpu: int
+
+
+class ChangeImage(_Strict):
+    """A node has an older copy of an image under the same name: what it sets in the environment differs."""
+
+    do: Literal["change-image"]
+    node: str
+    image: str
+    env: dict[str, str]
 
 
 class RejectPods(_Strict):
@@ -151,9 +200,13 @@ class VanishNode(_Strict):
 
 
 class TroubleStorage(_Strict):
-    """All volumes of a storage class behave otherwise: `settings` as fields of `hardware.storage.Settings`."""
+    """All volumes of a storage class behave otherwise, on one node or on all of them.
+
+    `settings` are fields of `hardware.storage.Settings`.
+    """
 
     do: Literal["trouble-storage"]
+    node: str = EVERY_NODE
     storage_class: str
     settings: dict[str, float | bool]
 
@@ -166,11 +219,71 @@ class TroubleStorage(_Strict):
         return given
 
 
+class TroubleExporter(_Strict):
+    """A node's metrics exporter goes wrong: fields as in `hardware.tools.dcgm_troubles.Troubles`."""
+
+    do: Literal["trouble-exporter"]
+    node: str
+    labels: Literal["right", "empty", "absent"] = "right"
+    mapping: Literal["now", "first", "remembered"] = "now"
+    hung: bool = False
+    missing_gpu: int | None = None
+    missing_fields: tuple[str, ...] = ()
+    blank_fields: tuple[str, ...] = ()
+    twice: bool = False
+    scale: dict[str, float] = {}
+    delay_s: Annotated[float, Field(ge=0)] = 0.0
+    fails: bool = False
+    cut: bool = False
+    extra_mib: Annotated[int, Field(ge=0)] = 0
+    crash_after_s: Annotated[float, Field(ge=0)] = 0.0
+
+    def lines(self) -> str:
+        """The file that the exporter reads: only what is not sound."""
+        given = self.model_dump(exclude={"do", "node"}, exclude_defaults=True)
+        return "".join(f"{key}={_word(value)}\n" for key, value in given.items())
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, dict):
+        return ",".join(f"{key}:{factor}" for key, factor in value.items())
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+class RemoveExporter(_Strict):
+    """The operator does not deploy the metrics exporter on a node: the label that asks for it says no."""
+
+    do: Literal["remove-exporter"]
+    node: str
+
+
+class SecondExporter(_Strict):
+    """Somebody runs a metrics exporter of their own on a node, beside the operator's."""
+
+    do: Literal["second-exporter"]
+    node: str
+
+
+class SetExporterInterval(_Strict):
+    """Every metrics exporter looks at its GPUs only once in `interval_ms`."""
+
+    do: Literal["set-exporter-interval"]
+    interval_ms: Annotated[int, Field(gt=0)]
+
+
 Action = Annotated[
     OfferGpus
     | BreakGpu
     | HideGpus
+    | ShowAllGpus
+    | ObeyVisibleDevices
+    | ForgetGrants
     | SetDriver
+    | ChangeSystem
+    | RemoveBoard
+    | ChangeImage
     | RejectPods
     | BreakSandbox
     | SilentKubelet
@@ -183,13 +296,17 @@ Action = Annotated[
     | LimitPair
     | VanishNode
     | TroubleStorage
+    | TroubleExporter
+    | RemoveExporter
+    | SecondExporter
+    | SetExporterInterval
     | Outage,
     Field(discriminator="do"),
 ]
 
 
 class When(_Strict):
-    """The moment when a fault strikes: the `container` of a pod on `node`, with these labels, has begun to run."""
+    """The moment when a fault strikes: the `container` of a pod on `node` that has all `labels` has begun to run."""
 
     event: Literal["measuring"]
     node: str

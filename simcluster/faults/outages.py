@@ -78,9 +78,14 @@ class ChangeGpu(_Action):
     gpu: int | None = None
     throttle_cause: int | None = None
     clock_cap_mhz: int | None = None
+    mem_clock_cap_mhz: int | None = None
     extra_heat_c: int | None = None
     ecc_corrected: int | None = None
     ecc_uncorrected: int | None = None
+    sram_corrected: int | None = None
+    sram_uncorrected: int | None = None
+    retired_single: int | None = None
+    retired_double: int | None = None
     remapped_correctable: int | None = None
     remapped_uncorrectable: int | None = None
     remap_pending: bool | None = None
@@ -88,7 +93,22 @@ class ChangeGpu(_Action):
     pcie_generation: int | None = None
     pcie_width: int | None = None
     pcie_replays: int | None = None
+    nvlinks_down: int | None = None
+    nvlink_mb_s: int | None = None
+    nvlink_replays: int | None = None
+    nvlink_recoveries: int | None = None
+    nvlink_crc_errors: int | None = None
+    fabric_state: int | None = None
+    fabric_status: int | None = None
+    unreachable_peers: tuple[int, ...] | None = None
     xid: int | None = None
+    xid_at_load: int | None = None
+    recovery_action: int | None = None
+    held_mib: int | None = None
+    bad_mib: int | None = None
+    foreign_percent: int | None = None
+    counters_frozen: bool | None = None
+    counters_of: int | None = None
     lost: bool | None = None
     errors: tuple[str, ...] | None = None
 

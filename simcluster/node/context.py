@@ -41,6 +41,14 @@ class Troubles:
     message_limit: int | None = None
     hidden_gpus: int = 0
     """So many of a container's granted GPUs do not appear inside it."""
+    shows_all_gpus: bool = False
+    """A container that was granted any GPU sees all of the node."""
+    obeys_visible_devices: bool = False
+    """A container that asked for no GPU gets what its NVIDIA_VISIBLE_DEVICES says."""
+    keeps_gpu_memory: bool = False
+    """What a program leaves in a GPU's memory is there for the next one."""
+    keeps_scratch: bool = False
+    """An emptyDir is handed out again as the pod before left it."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +94,8 @@ class NodeContext:
     bridge: str = ""
     """The node's own bridge; "" for the cluster's."""
     boots: int = 1
+    system: dict[str, str] = field(default_factory=dict)
+    """Fields of its nodeInfo that differ from what every simulated node says."""
     devices: DevicePlugins = field(default_factory=lambda: DevicePlugins({}))
 
     @property

@@ -31,7 +31,7 @@ class PodVolumes:
         self._node = node
         self._facts = facts
         self._hurried = asyncio.Event()
-        storage = NodeStorage(directory / "volumes", site.claims, node.directory / "host")
+        storage = NodeStorage(directory / "volumes", site.claims, node.directory / "host", node.name)
         self._builder = VolumeBuilder(site.client, facts(), storage, AccountTokens(site.tokens))
 
     async def set_up(self, stopped: Callable[[], bool]) -> dict[str, Path] | None:

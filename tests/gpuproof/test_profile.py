@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuproof.catalogue import load_checks, subjects_asked
 from gpuproof.expectation import CheckState, CoverAll, CoverCanary, CoverShare, Deadlines, Rdma, Scope, State, Waiver
 from gpuproof.limits import (
-    Asks,
     AtLeast,
     AtMost,
     Contract,
@@ -18,6 +18,7 @@ from gpuproof.limits import (
     MaxFraction,
     Measured,
     MinFraction,
+    MinVersion,
     OneOf,
     Per,
     Provisional,
@@ -25,16 +26,16 @@ from gpuproof.limits import (
     Reference,
     Severity,
     Unbounded,
+    Uniform,
     Unique,
 )
+from gpuproof.manifests import source_files
+from gpuproof.observation import LABEL_FACT
 from gpuproof.profile import THRESHOLDS, ProfileError, find_profile, load_profile
 from tests.gpuproof.profiles import GOOD, HEAD, KNOWN, LIMIT, TODAY, WAIVER, WORDS, changed, load
 
 SHIPPED = ["simulated", "h100-sxm-8x-ib400"]
-SHIPPED_CHECKS = {
-    "gpu_inventory": Asks(cluster=True, nodes=True),
-    "cuda_runtime": Asks(cluster=False, nodes=True),
-}
+SHIPPED_CHECKS = subjects_asked(load_checks())
 DERIVED = 'provenance = { kind = "derived", formula = "by the test" }'
 
 
@@ -100,6 +101,11 @@ def test_every_kind_of_bound(tmp_path: Path, text: str, bound: object) -> None:
         ("max = 5", AtMost(5)),
         ('one_of = ["a", "b"]', OneOf(("a", "b"))),
         ("unique = true", Unique()),
+        ("uniform = true", Uniform()),
+        (
+            'min_version = { "12" = "525.60.13", "13" = "580" }\nby = "cuda"',
+            MinVersion((("12", "525.60.13"), ("13", "580")), "cuda"),
+        ),
     ],
 )
 def test_a_fact_may_be_held_to_words(tmp_path: Path, text: str, bound: object) -> None:
@@ -351,7 +357,9 @@ class TestShipped:
         got = load_profile(find_profile(name), known_checks=SHIPPED_CHECKS, today=TODAY)
         assert got.name == name
         assert got.blocking_provenance(TODAY) == ()
-        assert all(got.required(check) for check in SHIPPED_CHECKS)
+        assert set(got.checks) == set(SHIPPED_CHECKS)
+        assert all(got.required(check) or got.checks[check].reason for check in SHIPPED_CHECKS)
+        assert {"gpu_inventory", "cuda_runtime"} <= {check for check in SHIPPED_CHECKS if got.required(check)}
 
     def test_no_profile_is_shipped_untested(self) -> None:
         assert sorted(path.stem for path in THRESHOLDS.glob("*.toml")) == sorted(SHIPPED)
@@ -384,11 +392,14 @@ class TestShipped:
     @pytest.mark.parametrize("name", SHIPPED)
     def test_every_number_it_holds_is_one_that_something_reports(self, name: str) -> None:
         got = load_profile(find_profile(name), known_checks=SHIPPED_CHECKS, today=TODAY)
-        root = THRESHOLDS.parent
-        api = (root / "gpuproof" / "observation.py").read_text(encoding="utf-8")
+        harness = THRESHOLDS.parent / "gpuproof"
+        seen_by_the_harness = [harness / "observation.py", *(harness / "telemetry").glob("*.py")]
+        api = "".join(file.read_text(encoding="utf-8") for file in seen_by_the_harness)
+        programs = {check.name: check.workloads for check in load_checks()}
         for limit in got.limits:
-            pod = (root / "workloads" / f"{limit.check}.py").read_text(encoding="utf-8")
-            assert f'"{limit.name}"' in api + pod, limit.key
+            files = [source_files(program) for program in programs[limit.check]]
+            pod = "".join(text for each in files for text in each.values())
+            assert limit.name.startswith(LABEL_FACT) or f'"{limit.name}"' in api + pod, limit.key
 
     @pytest.mark.parametrize("name", SHIPPED)
     def test_the_device_is_named_once(self, name: str) -> None:

@@ -29,6 +29,9 @@ def waiver(old: str, new: str) -> str:
     return GOOD + changed(old, new, WAIVER)
 
 
+STORAGE = GOOD + '[storage.shared]\nstorage_class = "fast"\nsize = "64Gi"\naccess_mode = "ReadWriteMany"\n'
+
+
 CASES: dict[str, tuple[str, str, str]] = {
     # name: (profile, key, a word that the message must hold)
     "misspelt key": (changed("gpus_per_node", "gpu_per_node"), "cluster.gpu_per_node", "did you mean gpus_per_node?"),
@@ -179,6 +182,62 @@ CASES: dict[str, tuple[str, str, str]] = {
         changed('expected   = "gpu_driver"', 'expected = "gpu_driver"\nunique = true'),
         "limit[1].unique",
         "one bound",
+    ),
+    "uniform number": (bound("uniform = true"), "limit[0].uniform", "measured numbers are never quite equal"),
+    "lowest version of a number": (bound('min_version = { "1" = "2" }\nby = "x"'), "limit[0].min_version", "use min"),
+    "lowest version by nothing": (
+        changed('expected   = "gpu_driver"', 'min_version = { "12" = "525" }'),
+        "limit[1].by",
+        "which of the versions applies",
+    ),
+    "lowest version that is none": (
+        changed('expected   = "gpu_driver"', 'min_version = { "12" = "r525" }\nby = "cuda"'),
+        "limit[1].min_version",
+        'the text "r525"',
+    ),
+    "no lowest version": (
+        changed('expected   = "gpu_driver"', 'min_version = {}\nby = "cuda"'),
+        "limit[1].min_version",
+        "at least one entry",
+    ),
+    "by beside another bound": (
+        changed('expected   = "gpu_driver"', 'expected = "gpu_driver"\nby = "cuda"'),
+        "limit[1].by",
+        "min_version beside it",
+    ),
+    "a slice without its profile": (
+        changed("nodes         = 4", 'nodes = 4\ngpu_sharing = "mig"'),
+        "cluster.mig_profile",
+        "state both or neither",
+    ),
+    "a profile of slices without slices": (
+        changed("nodes         = 4", 'nodes = 4\nmig_profile = "1g.10gb"'),
+        "cluster.mig_profile",
+        "state both or neither",
+    ),
+    "fewer GPUs a pod than there are, and they are whole": (
+        changed("nodes         = 4", "nodes = 4\ngpus_per_pod = 1"),
+        "cluster.gpus_per_pod",
+        "all must be tested",
+    ),
+    "more shares a pod than there are": (
+        changed("nodes         = 4", 'nodes = 4\ngpu_sharing = "time-slicing"\ngpus_per_pod = 3'),
+        "cluster.gpus_per_pod",
+        "at most the 2",
+    ),
+    "unknown sharing": (
+        changed("nodes         = 4", 'nodes = 4\ngpu_sharing = "vgpu"'),
+        "cluster.gpu_sharing",
+        "'time-slicing'",
+    ),
+    "a check that only whole GPUs could decide": (
+        changed(
+            "nodes         = 4",
+            'nodes = 4\ngpu_sharing = "time-slicing"',
+            limit_with('per        = "gpu"', 'per        = "gpu"\nwhole_gpu  = true'),
+        ),
+        "checks.speed",
+        "none of which decides",
     ),
     "no provenance": (limit_with(f"provenance = {{ {DERIVED} }}", ""), "limit[0].provenance", "no default"),
     "unknown kind of provenance": (provenance('kind = "guess"'), "limit[0].provenance", "'measured'"),
@@ -335,6 +394,13 @@ CASES: dict[str, tuple[str, str, str]] = {
         "not exist",
     ),
     "base of itself": (changed('profile = "test"', 'profile = "t"\nextends = "profile.toml"'), "extends", "the circle"),
+    "storage of no class": (STORAGE.replace('storage_class = "fast"\n', ""), "storage.shared.storage_class", "default"),
+    "storage of a size without a unit": (STORAGE.replace("64Gi", "64"), "storage.shared.size", "binary unit"),
+    "storage of no size": (STORAGE.replace("64Gi", "0Gi"), "storage.shared.size", "binary unit"),
+    "storage of a blank class": (STORAGE.replace("fast", "not one"), "storage.shared.storage_class", "a storage class"),
+    "storage of an unknown mode": (STORAGE.replace("WriteMany", "WriteAll"), "storage.shared.access_mode", "'ReadWr"),
+    "misspelt key of a storage": (STORAGE.replace("size", "sise"), "storage.shared.sise", "did you mean size?"),
+    "storage whose name is no name": (STORAGE.replace("storage.shared", "storage.Shared"), "storage.Shared", "lower"),
     "empty file": ("", "schema", "no default"),
 }
 
