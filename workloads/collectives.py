@@ -5,18 +5,20 @@ the size is the whole buffer of a rank (all_reduce, sendrecv), of the gathered o
 (reduce_scatter, all_to_all); algbw = size / time; busbw = algbw x factor. Knows no process group set-up and no limit.
 
 Verification is exact: rank r's buffer holds a * f(r) + b, a and b fresh random whole numbers of the order's seed that
-every rank can make, f(r) = r % 16 + 1. All sums stay below 2**24, so float32 adds them exactly in any order, and one
-wrong element is one wrong element.
+every rank can make, f(r) = r % 16 + 1. They repeat after `PERIOD` elements. All sums stay below 2**24, so float32 adds
+them exactly in any order, and one wrong element is one wrong element.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, Iterator, Tuple
 
 NAMES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "sendrecv")
 ELEMENT_BYTES = 4
 _FACTORS = 16
 _RANGE = 8
+PERIOD = 262_139
+"""Data repeats after so many elements (a prime, so that no chunk, page or block begins alike): 1 MiB to make it."""
 
 
 def bus_factor(collective: str, ranks: int) -> float:
@@ -59,14 +61,16 @@ class Operation:
 
     def fill(self, seed: int, through: Callable[[Any], Any]) -> None:
         """Fresh data from the seed; `through` is the way by which it reaches the device."""
-        self._a, self._b = self._pattern(seed)
-        mine = self._a * _factor(self._rank) + self._b
+        torch = self._torch
+        generator = torch.Generator().manual_seed(seed)
+        pattern = torch.randint(-_RANGE, _RANGE + 1, (2, PERIOD), generator=generator).to(torch.float32)
+        # Twice in a row, so that a piece that begins anywhere in the period is one slice.
+        self._a, self._b = (torch.cat([each, each]).to(self._buffer.device) for each in pattern)
         self._output.fill_(float("nan"))
-        if self.collective == "all_gather":
-            self._buffer.fill_(float("nan"))
-            self._mine().copy_(through(self._part(mine, self._rank)))
-        else:
-            self._buffer.copy_(through(mine))
+        own = (self._rank * self._chunk, self._chunk) if self.collective == "all_gather" else (0, self._buffer.numel())
+        for start, count in _pieces(*own):
+            values = self._values(start, count, _factor(self._rank), 1)
+            self._buffer[start : start + count].copy_(through(values))
 
     def run(self) -> None:
         """Once; returns when this rank's part is done on the CPU, or enqueued on a GPU."""
@@ -74,36 +78,34 @@ class Operation:
 
     def wrong(self, through: Callable[[Any], Any]) -> int:
         """How many elements of the result are not what they must be; `through` is the way back from the device."""
-        wrong: int = (through(self._result()) != self._expected()).sum().item()
+        wrong = 0
+        for place, length, start, a_times, b_times in self._expected():
+            for offset, count in _pieces(0, length):
+                found = through(self._output[place + offset : place + offset + count])
+                wrong += int((found != self._values(start + offset, count, a_times, b_times)).sum().item())
         return wrong
 
-    def _pattern(self, seed: int) -> Any:
-        torch = self._torch
-        generator = torch.Generator().manual_seed(seed)
-        both = torch.randint(-_RANGE, _RANGE + 1, (2, self._buffer.numel()), generator=generator)
-        return both.to(torch.float32)
+    def _expected(self) -> Iterator[Tuple[int, int, int, int, int]]:
+        """Parts of the output: place and length there, place in the pattern, multiples of a and of b."""
+        chunk, everything = self._chunk, self._output.numel()
+        total = sum(map(_factor, range(self._world)))
+        if self.collective == "all_reduce":
+            yield 0, everything, 0, total, self._world
+        elif self.collective == "reduce_scatter":
+            yield self._rank * chunk, chunk, self._rank * chunk, total, self._world
+        elif self.collective == "sendrecv":
+            yield 0, everything, 0, _factor((self._rank - 1) % self._world), 1
+        else:
+            for rank in range(self._world):
+                source = rank if self.collective == "all_gather" else self._rank
+                yield rank * chunk, chunk, source * chunk, _factor(rank), 1
 
-    def _result(self) -> Any:
-        return self._mine() if self.collective == "reduce_scatter" else self._output
-
-    def _expected(self) -> Any:
-        everybody = range(self._world)
-        if self.collective in ("all_reduce", "reduce_scatter"):
-            total = self._a * sum(map(_factor, everybody)) + self._b * self._world
-            return self._part(total, self._rank) if self.collective == "reduce_scatter" else total
-        if self.collective == "sendrecv":
-            return self._a * _factor((self._rank - 1) % self._world) + self._b
-        cat = []
-        for rank in everybody:
-            place = rank if self.collective == "all_gather" else self._rank
-            cat.append(self._part(self._a, place) * _factor(rank) + self._part(self._b, place))
-        return self._torch.cat(cat)
-
-    def _part(self, whole: Any, rank: int) -> Any:
-        return whole[rank * self._chunk : (rank + 1) * self._chunk]
+    def _values(self, start: int, count: int, a_times: int, b_times: int) -> Any:
+        begin = start % PERIOD
+        return self._a[begin : begin + count] * a_times + self._b[begin : begin + count] * b_times
 
     def _mine(self) -> Any:
-        return self._part(self._buffer, self._rank)
+        return self._buffer[self._rank * self._chunk : (self._rank + 1) * self._chunk]
 
     def _all_reduce(self) -> None:
         self._dist.all_reduce(self._buffer)
@@ -123,6 +125,12 @@ class Operation:
         both = [dist.P2POp(dist.isend, self._buffer, to), dist.P2POp(dist.irecv, self._output, source)]
         for work in dist.batch_isend_irecv(both):
             work.wait()
+
+
+def _pieces(start: int, count: int) -> Iterator[Tuple[int, int]]:
+    """Start and length of pieces no longer than a period."""
+    for begin in range(start, start + count, PERIOD):
+        yield begin, min(PERIOD, start + count - begin)
 
 
 def _factor(rank: int) -> int:
