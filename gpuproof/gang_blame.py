@@ -88,7 +88,10 @@ def blame_facts(blame: Blame, why: Mapping[str, str]) -> dict[str, Fact]:
              f"{_often(part.intermittent)}each is good within itself" for part in blame.fabric]  # fmt: skip
     if blame.missed and not said:
         said = [f"unexplained: {blame.unexplained or 'the whole set misses its floor and no part of it does'}"]
-    facts: dict[str, Fact] = {"blame": list(said) or [NOBODY], "counterfactual": _counterfactual(blame)}
+    counterfactual = _counterfactual(blame)
+    # Beside the name, both numbers: a blame without them is an opinion.
+    said += [counterfactual] if blame.nodes or blame.links or blame.fabric else []
+    facts: dict[str, Fact] = {"blame": list(said) or [NOBODY], "counterfactual": counterfactual}
     if blame.seen_once:
         facts["seen_once"] = [
             f"{' + '.join(one.nodes)}: {one.symptom}, once, in {one.stage}" for one in blame.seen_once

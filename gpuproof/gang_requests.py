@@ -34,7 +34,7 @@ def gang_request(profile: Profile, checks: Mapping[str, str], nodes: Sequence[st
         workload=AGENT,
         params={},
         candidates=tuple(nodes),
-        gpus_per_pod=profile.cluster.gpus_per_node,
+        gpus_per_pod=profile.cluster.pod_gpus,
         deadlines=profile.deadlines,
     )
     return GangRequest(sweep, max(one.assemble_timeout_s for one in params.values()))
@@ -49,7 +49,7 @@ def suite_request(profile: Profile, checks: Mapping[str, str], run_id: str, know
         params=params,
         run_id=run_id,
         device=cluster.device,
-        ranks_per_node=cluster.gpus_per_node,
+        ranks_per_node=cluster.pod_gpus,
         ring_ceiling_gb_per_s=cluster.ring_ceiling_gb_per_s(),
         rdma_resource=cluster.rdma.resource if cluster.rdma else None,
         floors=_floors(profile, checks, params),

@@ -42,6 +42,7 @@ from gpuproof.sweep import SweepState
 from gpuproof.visits import SweepRequest
 from workloads.gang_wire import sign_order
 
+NAME = "gang"
 AGENT = "gang_agent"
 SHAPE = PodShape(rdma=True)
 _Said = TypeVar("_Said", Hello, GroupLine)
@@ -85,6 +86,23 @@ class Order:
     params: Mapping[str, Any]
 
 
+def gang_job(request: SweepRequest) -> SweepJob:
+    """The Job of a gang of all candidates, wherever in the pool they are."""
+    count = len(request.candidates)
+    return SweepJob(
+        name=NAME,
+        sweep=NAME,
+        check=request.check,
+        workload=AGENT,
+        pods=count,
+        gpus=request.gpus_per_pod,
+        world_size=count * request.gpus_per_pod,
+        active_deadline_s=math.ceil(request.deadlines.run_s) + _MARGIN_S,
+        params={"hosts": [f"{NAME}-{index}.{NAME}" for index in range(count)]},
+        shape=SHAPE,
+    )
+
+
 class GangError(Exception):
     """The gang cannot go on, and nobody can say more about any node."""
 
@@ -109,7 +127,7 @@ class GangSession:
     """Orders and calls that the pods did not obey: nobody of ours gave them."""
 
     def __post_init__(self) -> None:
-        self.name = "gang"
+        self.name = NAME
         self._secret = secrets.token_hex(32)
         self._feeds = Feeds()
         self._seen = SeeingClock(self.clock, lambda: self._feeds.blind)
@@ -167,21 +185,7 @@ class GangSession:
         request = self.request.sweep
         pool = [node.hostname for node in self.inventory.in_pool(self.renderer.pool)]
         only, exclude = shorter_selection(pool, [self._board.hostname(node) for node in request.candidates])
-        hosts = [f"{self.name}-{index}.{self.name}" for index in range(len(request.candidates))]
-        return SweepJob(
-            name=self.name,
-            sweep=self.name,
-            check=request.check,
-            workload=AGENT,
-            pods=len(request.candidates),
-            gpus=request.gpus_per_pod,
-            world_size=len(request.candidates) * request.gpus_per_pod,
-            active_deadline_s=math.ceil(request.deadlines.run_s) + _MARGIN_S,
-            params={"hosts": hosts},
-            only=only,
-            exclude=exclude,
-            shape=SHAPE,
-        )
+        return replace(gang_job(request), only=only, exclude=exclude)
 
     def _watch(self) -> None:
         namespace, pool = self.renderer.namespace, self.renderer.pool
