@@ -27,6 +27,8 @@ RUN_LABEL = "gpuproof.dev/run"
 CHECK_LABEL = "gpuproof.dev/check"
 SWEEP_LABEL = "gpuproof.dev/sweep"
 JOB_LABEL = "gpuproof.dev/job"
+GANG_LABEL = "gpuproof.dev/gang"
+ORDER_ANNOTATION = "gpuproof.dev/order"
 SEAT_LABEL = "gpuproof.dev/seat"
 KEPT_SEAT, SECOND_SEAT = "kept", "second"
 MEASURE = "measure"
@@ -176,6 +178,23 @@ class Renderer:
         )
         rendered["spec"]["template"] = self._patched(rendered["spec"]["template"])
         return rendered
+
+    def gang(self, job: SweepJob, secret: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """The Secret with the run's key, the headless Service that names the pods, and the Job, for a gang.
+
+        The Job is a sweep's whose pods find each other, the key, and their orders (an annotation) as files.
+        """
+        made = _render(
+            "gang.yaml.j2",
+            name=job.name,
+            labels={**self._labels(), JOB_LABEL: job.name},
+            secret=base64.b64encode(secret.encode("ascii")).decode("ascii"),
+            order=ORDER_ANNOTATION,
+            gang_label=GANG_LABEL,
+        )
+        rendered = self.sweep(job)
+        rendered["spec"]["template"] = patch_template(rendered["spec"]["template"], made["template"])
+        return made["secret"], made["service"], rendered
 
     def _limits(self, job: SweepJob) -> dict[str, str]:
         limits = {self.gpu_resource: str(job.gpus)} if job.gpus else {}

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpuproof import __version__, final_look
+from gpuproof import __version__, final_look, gang_requests
 from gpuproof.baseline import Baseline
 from gpuproof.catalogue import Check
 from gpuproof.cluster import raw
@@ -24,8 +24,12 @@ from gpuproof.expectation import CoverShare, State
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.finding import Context
 from gpuproof.fleet import fleet_medians, seen_values
+from gpuproof.gang_results import WORKLOAD as GANG_WORKLOAD
+from gpuproof.gang_session import GangSession
+from gpuproof.gang_suite import GangSuite
+from gpuproof.gangs import Gang
 from gpuproof.inventory import Inventory, Node, gpus_in_use, read_inventory
-from gpuproof.jobs import NotVisited, OnResult, RunNamespace, StartedJob, Sweeper, SweepRequest, Visited
+from gpuproof.jobs import NotVisited, OnResult, RunNamespace, StartedJob, Sweeper, SweepRequest, Timings, Visited
 from gpuproof.manifests import WORKLOADS, PodSettings, Renderer
 from gpuproof.observation import LABEL_FACT, observe_cluster, observe_node
 from gpuproof.plan import Plan, judge_coverage, make_plan, scope_labels
@@ -89,6 +93,7 @@ class Run:
         self._alarm = threading.Timer(setting.profile.deadlines.run_s, self._out_of_time)
         self._alarm.daemon = True
         self._sweeps: dict[tuple[str, str], Sweep] = {}
+        self._gang: Gang | None = None
         self._namespace: RunNamespace | None = None
         self._renderer = renderer(setting)
         self._telemetry = Observer(
@@ -127,8 +132,8 @@ class Run:
         baseline = self.setting.baseline
         if baseline is not None and baseline.simulated != self.simulated:
             raise WrongClusterError(
-                f"the baseline, run {baseline.run}, says simulated = {baseline.simulated}, and this cluster the opposite: "
-                "numbers of the two say nothing about each other"
+                f"the baseline, run {baseline.run}, says simulated = {baseline.simulated}, and this cluster the "
+                "opposite: numbers of the two say nothing about each other"
             )
         if ClusterSubject().name in self._nodes:
             raise WrongClusterError('a node of the pool is called "cluster", which is the name of the whole; rename it')
@@ -211,10 +216,17 @@ class Run:
     def _blocker(self, check: str, subject: str) -> tuple[str | None, Verdict | None]:
         """The first required prerequisite that was judged on this subject and did not pass, with its verdict."""
         for needed in self._prerequisites(check):
-            line = self.judged.get((needed, subject))
-            if line is not None and line.verdict is not Verdict.PASS:
-                return needed, line.verdict
+            for one in self._stands_on(check, subject):
+                line = self.judged.get((needed, one))
+                if line is not None and line.verdict is not Verdict.PASS:
+                    return needed, line.verdict
         return None, None
+
+    def _stands_on(self, check: str, subject: str) -> Iterator[str]:
+        """The subject itself, and for a gang each of its nodes: it is not whole where one of them is not fit for it."""
+        yield subject
+        if subject == ClusterSubject().name and self._check(check).asks_gang:
+            yield from (node.name for node in self.plan.nodes)
 
     def _prerequisites(self, check: str) -> Iterator[str]:
         """What the profile requires of all that the check needs, also by way of what it does not require."""
@@ -263,6 +275,56 @@ class Run:
         if self._compares_with_fleet(check):
             sweep.wait()
         return self._hand_out(check, subject, sweep.answer(subject.name))
+
+    def ask_gang(self, check: str, stage: str, subject: Subject) -> Answer:
+        """Have the gang do all that is asked of it, once; wait for what this stage says of this subject."""
+        if isinstance(subject, NodeSubject) and subject.missing:
+            return self._hand_out(check, subject, self._missing(subject))
+        if self._gang is None:
+            self._gang = self._start_gang()
+        if self._compares_with_fleet(check):
+            self._gang.wait()
+        return self._hand_out(check, subject, self._gang.answer(stage, subject.name))
+
+    def _start_gang(self) -> Gang:
+        asked = self.setting.checks
+        stages = {stage: check.name for check in asked for stage in check.experiments if self._wanted(check)}
+        nodes = tuple(
+            node.name
+            for node in self.plan.nodes
+            if not node.missing and any(self._fit(check, node.name) for check in stages.values())
+        )
+        gang = Gang()
+        request = gang_requests.gang_request(self.setting.profile, stages, nodes)
+        suite = gang_requests.suite_request(self.setting.profile, stages, self.setting.run_id, self._nodes)
+
+        def work() -> None:
+            with self._one_sweep:
+                self._in_namespace()
+                inventory = self._inventory if self._sweeper is None else self._sweeper.inventory
+                session = GangSession(self.cluster, self._renderer, inventory, request, self.stop)
+                self.record.job(request.sweep, StartedJob(session.name, nodes, False), self._renderer.namespace)
+                GangSuite(session, suite, nodes, gang.publish).run()
+
+        gang.start(work, lambda stage, subject, answer: self._gang_said(stages[stage], subject, answer), _explain)
+        return gang
+
+    def _wanted(self, check: Check) -> bool:
+        """Whether anything of the check is asked and open."""
+        return any(name == check.name and self.settled(name, subject) is None for name, subject in self.asked)
+
+    def _fit(self, check: str, node: str) -> bool:
+        """Whether nothing that the check needs speaks against the node."""
+        needed = self._prerequisites(check)
+        lines = [self.judged.get((one, node)) for one in needed]
+        return all(line is None or line.verdict is Verdict.PASS for line in lines)
+
+    def _gang_said(self, check: str, subject: str, answer: Answer) -> None:
+        if isinstance(answer, JobFailure):
+            self.record.failed(check, GANG_WORKLOAD, subject, None, answer)
+        else:
+            took = Timings(0.0, 0.0, time.monotonic() - self._began)
+            self.record.measured(check, GANG_WORKLOAD, Visited(subject, answer.pod, -1, answer, took))
 
     def read_exporter(self, check: str, subject: NodeSubject, seen: Answer) -> Answer:
         """What the node's own metrics exporter tells of the GPUs that a pod on it saw."""
@@ -324,9 +386,8 @@ class Run:
     def _sweep(self, request: SweepRequest, on_result: OnResult, stop: threading.Event) -> None:
         """Run one sweep after another, in the run's namespace, which the first one makes."""
         with self._one_sweep:
+            self._in_namespace()
             if self._sweeper is None:
-                self._namespace = RunNamespace(self.cluster, self._renderer.namespace_object())
-                self._namespace.create()
                 self._sweeper = Sweeper(self.cluster, self._renderer, self._inventory, on_job=self._job_started)
             self._running = request
             try:
@@ -335,6 +396,11 @@ class Run:
                 self._running = None
         for node, log in summary.logs.items():
             self.record.log(request.check, node, log)
+
+    def _in_namespace(self) -> None:
+        if self._namespace is None:
+            self._namespace = RunNamespace(self.cluster, self._renderer.namespace_object())
+            self._namespace.create()
 
     def _job_started(self, job: StartedJob) -> None:
         if self._running is not None:
@@ -406,6 +472,11 @@ class Run:
             for subject, answer in sweep.answers.items() if name == check else ():
                 if isinstance(answer, Measurement):
                     fleet.setdefault(subject, []).append(answer)
+        for stage in self._check(check).experiments if self._gang is not None else ():
+            for subject, answer in self._gang.answers(stage).items() if self._gang is not None else ():
+                if isinstance(answer, Measurement):
+                    fleet.setdefault(subject, []).append(answer)
+
         for node in self._nodes.values() if check in self._observed else ():
             fleet.setdefault(node.name, []).append(self._observe_node(check, node))
         return fleet
@@ -422,6 +493,9 @@ class Run:
             self.record.interrupted(interrupted)
         for sweep in self._sweeps.values():
             sweep.join(SWEEP_END_WITHIN_S)
+        if self._gang is not None:
+            self._gang.join(SWEEP_END_WITHIN_S)
+
         self._telemetry.close()
         if self.setting.profile.telemetry is not None:
             self.record.gpu_time(self._telemetry.gpu_time())

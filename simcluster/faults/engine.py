@@ -128,6 +128,8 @@ class FaultEngine:
         for kubelet in _chosen(target.kubelets, action.node):
             if isinstance(action, outages.Outage):
                 self._spawn(outages.carry_out(kubelet, action))
+            elif isinstance(action, file.LimitPair):
+                self._spawn(outages.limit_pair(kubelet, target.kubelets[action.other], action.mbit))
             elif isinstance(action, exposure.Exposure):
                 exposure.expose(kubelet.node, action)
             elif isinstance(action, file.VanishNode):
@@ -166,6 +168,7 @@ def _alter(kubelet: NodeKubelet, action: file.Action) -> None:
             _set_driver(kubelet, action.version)
         case file.RejectPods():
             node.troubles.reject_reason, node.troubles.reject_message = action.reason, action.message
+            node.troubles.reject_labels = dict(action.labels)
         case file.BreakSandbox():
             node.troubles.sandbox_error = action.message
         case file.SilentKubelet():
@@ -200,6 +203,7 @@ def _break(kubelet: NodeKubelet, action: file.BreakGpu) -> None:
         context_error=action.context_error,
         compute_error=action.compute_error,
         flips_bits=action.flips_bits,
+        hangs=action.hangs,
     )
 
 

@@ -48,6 +48,7 @@ class BreakGpu(_Strict):
     context_error: int = 0
     compute_error: int = 0
     flips_bits: bool = False
+    hangs: bool = False
 
 
 class HideGpus(_Strict):
@@ -67,10 +68,11 @@ class SetDriver(_Strict):
 
 
 class RejectPods(_Strict):
-    """The kubelet refuses each pod at admission."""
+    """The kubelet refuses each pod at admission, or those that carry these labels."""
 
     do: Literal["reject-pods"]
     node: str
+    labels: dict[str, str] = {}
     reason: str
     message: str
 
@@ -132,6 +134,15 @@ class TruncateMessages(_Strict):
     do: Literal["truncate-messages"]
     node: str
     keep_bytes: Annotated[int, Field(ge=0)]
+
+
+class LimitPair(_Strict):
+    """On the RDMA network two nodes reach each other, and nobody else, at `mbit` only: one bad path of many."""
+
+    do: Literal["limit-pair"]
+    node: str
+    other: str
+    mbit: Annotated[int, Field(gt=0)]
 
 
 class VanishNode(_Strict):
@@ -238,6 +249,7 @@ Action = Annotated[
     | ForbidPods
     | ExhaustQuota
     | TruncateMessages
+    | LimitPair
     | VanishNode
     | TroubleStorage
     | TroubleObjectStore
@@ -307,7 +319,7 @@ def read_fault(path: Path) -> Fault:
 def refuse_absent_nodes(faults: Sequence[Fault], nodes: Collection[str]) -> None:
     """Raise `FaultError` for a fault about a node that the topology does not have: it would strike nothing."""
     for fault in faults:
-        named = [getattr(action, "node", EVERY_NODE) for action in fault.action]
+        named = [getattr(action, key, EVERY_NODE) for action in fault.action for key in ("node", "other")]
         named += [fault.at.node] if isinstance(fault.at, When) else []
         for node in named:
             if node != EVERY_NODE and node not in nodes:
