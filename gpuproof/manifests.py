@@ -27,6 +27,10 @@ RUN_LABEL = "gpuproof.dev/run"
 CHECK_LABEL = "gpuproof.dev/check"
 SWEEP_LABEL = "gpuproof.dev/sweep"
 JOB_LABEL = "gpuproof.dev/job"
+GANG_LABEL = "gpuproof.dev/gang"
+ORDER_ANNOTATION = "gpuproof.dev/order"
+SEAT_LABEL = "gpuproof.dev/seat"
+KEPT_SEAT, SECOND_SEAT = "kept", "second"
 MEASURE = "measure"
 DATASET = "gpuproof-dataset"
 """The Secret, and the volume, with what to stage."""
@@ -142,6 +146,8 @@ class Renderer:
         if job.only and job.exclude:
             raise ManifestError(f"job {job.name}: only and exclude are alternatives, got both")
         labels = {**self._labels(), CHECK_LABEL: job.check, SWEEP_LABEL: job.sweep, JOB_LABEL: job.name}
+        seat = KEPT_SEAT if job.shape.kept else SECOND_SEAT if job.shape.beside else ""
+        labels |= {SEAT_LABEL: seat} if seat else {}
         rendered = _render(
             "sweep.yaml.j2",
             name=job.name,
@@ -155,6 +161,11 @@ class Renderer:
             node_names=list(job.only or job.exclude),
             node_operator="In" if job.only else "NotIn",
             gpu_resource=self.gpu_resource,
+            seat=seat,
+            gpus=job.gpus,
+            containers=list(job.shape.containers),
+            tempted=job.shape.tempted,
+            scratch=job.shape.scratch or job.shape.dataset,
             limits=self._limits(job),
             claims=[{"name": name, "claim": claim_name(name)} for name in job.shape.claims],
             dataset=DATASET if job.shape.dataset else "",
@@ -167,6 +178,23 @@ class Renderer:
         )
         rendered["spec"]["template"] = self._patched(rendered["spec"]["template"])
         return rendered
+
+    def gang(self, job: SweepJob, secret: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """The Secret with the run's key, the headless Service that names the pods, and the Job, for a gang.
+
+        The Job is a sweep's whose pods find each other, the key, and their orders (an annotation) as files.
+        """
+        made = _render(
+            "gang.yaml.j2",
+            name=job.name,
+            labels={**self._labels(), JOB_LABEL: job.name},
+            secret=base64.b64encode(secret.encode("ascii")).decode("ascii"),
+            order=ORDER_ANNOTATION,
+            gang_label=GANG_LABEL,
+        )
+        rendered = self.sweep(job)
+        rendered["spec"]["template"] = patch_template(rendered["spec"]["template"], made["template"])
+        return made["secret"], made["service"], rendered
 
     def _limits(self, job: SweepJob) -> dict[str, str]:
         limits = {self.gpu_resource: str(job.gpus)} if job.gpus else {}

@@ -4,8 +4,8 @@ import datetime as dt
 import hashlib
 import math
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +121,30 @@ def load_profile(path: Path, *, known_checks: Mapping[str, Asks], today: dt.date
     `known_checks` are the checks that exist, with whom each asks; the profile must name every one of them and no other,
     and hold none of them to a limit that fits nobody it asks.
     """
-    chain = _read_chain(path)
+    return _checked(_read_chain(path), path, known_checks, today)
+
+
+def load_copied(files: Sequence[tuple[Path, str]], *, known_checks: Mapping[str, Asks], today: dt.date) -> Profile:
+    """
+    Read a profile from copies of its files, the base first, each with the path that it was read from then; raises
+    ProfileError.
+
+    What the files say they extend is not looked for: the copies are the chain.
+    """
+    chain = [_read(file, None) for file, _ in files]
+    profile = _checked(chain, files[-1][0], known_checks, today)
+    then = {str(file): path for file, path in files}
+    return replace(profile, path=Path(files[-1][1]), limits=tuple(_read_then(limit, then) for limit in profile.limits))
+
+
+def _read_then(limit: Limit, then: Mapping[str, str]) -> Limit:
+    replaced = limit.replaced
+    for file, path in then.items():
+        replaced = replaced.replace(file, path)
+    return replace(limit, source_file=then[limit.source_file], replaced=replaced)
+
+
+def _checked(chain: Chain, path: Path, known_checks: Mapping[str, Asks], today: dt.date) -> Profile:
     for source, file in chain:
         refuse_unknown_checks(source, file, known_checks)
         refuse_duplicates(file.limit, source)

@@ -42,6 +42,8 @@ class Expectation(BaseModel):
     subject: str
     verdict: str
     reason: str | None = None
+    warns: str | None = None
+    """The metric or fact that must be shown as missed although it decides nothing."""
 
     def covers(self, key: Key) -> bool:
         """Whether it speaks about this check on this subject."""
@@ -79,6 +81,8 @@ class Row:
     verdict: str
     reason_code: str | None
     blocked_by: str | None
+    warned: frozenset[str] = frozenset()
+    """Metrics and facts that were missed without deciding."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,9 @@ def _differs(expected: Expectation, key: Key, row: Row) -> str | None:
         return f"{key[0]} on {key[1]} is {row.verdict} ({row.reason_code}), expected {expected.verdict}"
     if expected.reason is not None and row.reason_code != expected.reason:
         return f"{key[0]} on {key[1]} gives the reason {row.reason_code}, expected {expected.reason}"
+    if expected.warns is not None and expected.warns not in row.warned:
+        shown = ", ".join(sorted(row.warned)) or "nothing"
+        return f"{key[0]} on {key[1]} warns of {shown}, expected {expected.warns}"
     return None
 
 
@@ -158,10 +165,16 @@ def run_once(
 def rows_of(lines: Sequence[Mapping[str, Any]]) -> dict[Key, Row]:
     """The verdicts of a record."""
     return {
-        (line["check"], line["subject"]): Row(line["verdict"], line["reason_code"], line["blocked_by"])
+        (line["check"], line["subject"]): Row(
+            line["verdict"], line["reason_code"], line["blocked_by"], _warned(line.get("findings") or ())
+        )
         for line in lines
         if line["event"] == "verdict"
     }
+
+
+def _warned(findings: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    return frozenset(str(f["metric"]) for f in findings if f["severity"] == "warn" and f["outcome"] == "missed")
 
 
 def _outcome(lines: Sequence[Mapping[str, Any]]) -> str:

@@ -1,204 +1,114 @@
-"""Keeps the GPUs of this pod busy, one half after the other, and says which of them was busy when and held how much.
+"""Does the load that is put on one GPU show on that GPU, and on no other? Asks NVML for SM activity, GPU by GPU.
 
-Made for somebody who watches from outside: while one half works, the other half is allocated and idle. Each GPU gets a
-process of its own that sees no other GPU (`CUDA_VISIBLE_DEVICES` by UUID), so that nothing but the driver decides which
-device it is. Knows nothing of what the watcher saw, nor of what was expected.
+First nothing runs, then a kernel that fills every SM runs on one GPU after the other. "Utilisation" is 100 % as soon as
+one thread runs anywhere on the device, so it is reported beside and proves little. Needs no torch.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import select
-import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
-from workloads.contract import (
-    Fact,
-    Measurement,
-    Sample,
-    could_not,
-    emit,
-    identity,
-    leave_on_sigterm,
-    parameters,
-)
+from workloads.contract import Fact, Measurement, Sample, emit, identity, leave_on_sigterm, parameters
+from workloads.cuda_buffers import DeviceMemory, Timer
 from workloads.cuda_driver import CudaError, Driver
-from workloads.gpu_inventory import list_gpus
-from workloads.smi_text import UUID
+from workloads.cuda_errors import explained
+from workloads.cuda_kernels import BLOCK, Kernels
+from workloads.device_match import by_ordinal
+from workloads.nvml import Device, Nvml, NvmlError
+from workloads.nvml_watch import SmActivity
 
-PARAMETERS = ("hold_s", "start_s", "memory_mib", "duty", "matrix_size", "nvidia_smi_timeout_s")
+PARAMETERS = ("idle_s", "load_s", "iterations")
 NONE = "none"
-_MIB = 1 << 20
-_CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from workloads import gpu_load; gpu_load.work(sys.argv[2])"
-_BURST_S = 0.02
-
-
-class Worker:
-    """One process that loads one GPU from the moment it says so until its standard input is closed."""
-
-    def __init__(self, gpu: int, uuid: str, options: Dict[str, Any]) -> None:
-        self.gpu, self.uuid = gpu, uuid
-        root = str(Path(__file__).resolve().parent.parent)
-        command = [sys.executable, "-u", "-c", _CHILD, root, json.dumps(options)]
-        environment = dict(os.environ, CUDA_VISIBLE_DEVICES=uuid)
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
-        )
-
-    def wait_until_busy(self, deadline: float) -> str:
-        """A word for what went wrong on the way ("none" where it works)."""
-        told = self._line(deadline)
-        return NONE if told.get("busy") else str(told.get("error", "it did not start in time"))
-
-    def end(self, deadline: float) -> Dict[str, Any]:
-        """Let it go; what it held and did."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # it has ended already, and its last line says why
-            self._process.stdin.close()
-        told = self._line(deadline)
-        self._process.kill()
-        self._process.wait()
-        return told
-
-    def _line(self, deadline: float) -> Dict[str, Any]:
-        assert self._process.stdout is not None
-        readable, _, _ = select.select([self._process.stdout], [], [], max(0.0, deadline - time.monotonic()))
-        if not readable:
-            return {"error": "it said nothing in time"}
-        text = self._process.stdout.readline()
-        try:
-            told = json.loads(text)
-        except ValueError:
-            return {"error": "it ended without a word (exit code %s)" % self._process.poll()}
-        return told if isinstance(told, dict) else {}
+_MULTIPROCESSORS = 16
+_BLOCKS_EACH = 8
+"""Of 256 threads: what one multiprocessor holds at once."""
 
 
 def measure() -> Measurement:
-    """Both halves, one after the other."""
+    """Idle, then each GPU alone under load."""
     options = parameters()
-    rows, error = list_gpus(float(options.get("nvidia_smi_timeout_s", 30)))
-    uuids = [row.get(UUID) or "" for row in rows]
-    if not uuids:
-        could_not("no GPU to put a load on: %s" % error)
-    samples: List[Sample] = []
     errors: List[str] = []
-    for half in halves(len(uuids)):
-        found, failed = hold(half, uuids, options)
-        samples += found
-        errors += failed
-    facts: Dict[str, Fact] = {"gpu_uuid": list(uuids), "load_error": list(errors) or [NONE]}
+    samples: List[Sample] = []
+    facts: Dict[str, Fact] = {}
+    try:
+        driver, nvml = Driver(), Nvml()
+        devices = by_ordinal(driver, nvml)
+        counters = [None if device is None else SmActivity.of(nvml, device) for device in devices]
+        samples += activity_samples("sm_activity_idle", idle(counters, float(options["idle_s"])))
+        loaded: List[Optional[float]] = []
+        attributed = []
+        for gpu, device in enumerate(devices):
+            seen, more = under_load(driver, gpu, device, counters, options)
+            samples += more
+            loaded.append(seen[gpu])
+            attributed.append(shows_there(seen, gpu))
+        samples += activity_samples("sm_activity", loaded)
+        facts["load_attributed"] = list(attributed)
+    except CudaError as error:
+        errors.append(explained(str(error), error.code))
+    except NvmlError as error:
+        errors.append("NVML: %s" % error)
+    facts["load_error"] = list(errors) or [NONE]
     environment = {"python": sys.version.split()[0]}
     return Measurement("gpu_load", world_size=1, hosts=1, samples=tuple(samples), facts=facts,
                        environment=environment, **identity())  # fmt: skip
 
 
-def halves(count: int) -> List[List[int]]:
-    """The GPUs with even numbers, then those with odd ones: neighbours on a board are never busy together."""
-    return [half for half in (list(range(0, count, 2)), list(range(1, count, 2))) if half]
+def idle(counters: List[Optional[SmActivity]], seconds: float) -> List[Optional[float]]:
+    """The SM activity of every GPU while this pod runs nothing."""
+    for each in counters:
+        if each is not None:
+            each.begin()
+    time.sleep(seconds)
+    return [None if each is None else each.end() for each in counters]
 
 
-def hold(half: List[int], uuids: List[str], options: Dict[str, Any]) -> Tuple[List[Sample], List[str]]:
-    """Load these GPUs for `hold_s` from when the last of them is busy; times are Unix time by this node's clock."""
-    workers = [Worker(gpu, uuids[gpu], options) for gpu in half]
-    until = time.monotonic() + float(options["start_s"])
-    states = {worker.gpu: worker.wait_until_busy(until) for worker in workers}
-    began = time.time()
-    time.sleep(float(options["hold_s"]))
-    ended = time.time()
-    samples: List[Sample] = []
-    errors = ["gpu %d: %s" % (gpu, state) for gpu, state in states.items() if state != NONE]
-    for worker in workers:
-        told = worker.end(time.monotonic() + float(options["start_s"]))
-        if states[worker.gpu] != NONE:
-            continue
-        if "error" in told:
-            errors.append("gpu %d: %s" % (worker.gpu, told["error"]))
-            continue
-        at = {"gpu": worker.gpu}
-        samples += [
-            Sample("load_began", began, "s", at),
-            Sample("load_ended", ended, "s", at),
-            Sample("load_memory", float(told["memory_mib"]), "MiB", at),
-            Sample("load_busy", float(told["busy"]), "1", at),
-        ]
-    print("GPUs %s were busy for %.1f s" % (half, ended - began), flush=True)
-    return samples, errors
+def under_load(
+    driver: Driver, gpu: int, device: Optional[Device], counters: List[Optional[SmActivity]], options: Dict[str, Any]
+) -> "tuple[List[Optional[float]], List[Sample]]":
+    """The SM activity of every GPU while one of them computes for about `load_s`, and what NVML says of that one."""
+    blocks = _BLOCKS_EACH * driver.attribute(gpu, _MULTIPROCESSORS)
+    iterations = int(options["iterations"])
+    with driver.open(gpu) as context, DeviceMemory(driver, blocks * BLOCK * 4) as out, Timer(driver) as timer:
+        kernels = Kernels(driver)
+        timer.start()
+        kernels.burn(out.address, iterations, blocks)
+        launches = max(1, round(float(options["load_s"]) / timer.stop()))
+        energy = None if device is None else device.energy_mj()
+        for each in counters:
+            if each is not None:
+                each.begin()
+        began = time.monotonic()
+        # All at once: the device goes from one to the next whatever becomes of this process meanwhile.
+        for _ in range(launches):
+            kernels.burn(out.address, iterations, blocks)
+        time.sleep(float(options["load_s"]) / 2)
+        utilization = None if device is None else device.utilization_percent()
+        context.synchronize()
+        seen = [None if each is None else each.end() for each in counters]
+        seconds = time.monotonic() - began
+    found = [Sample("load_seconds", round(seconds, 3), "s", {"gpu": gpu})]
+    if utilization is not None:
+        found.append(Sample("utilization", utilization / 100.0, "1", {"gpu": gpu}))
+    after = None if device is None else device.energy_mj()
+    if energy is not None and after is not None:
+        found.append(Sample("energy", max(0, after - energy) / 1000.0, "J", {"gpu": gpu}))
+    return seen, found
 
 
-def work(text: str) -> None:
-    """The body of one GPU's process: hold memory, say so, compute until the parent lets go, say what was done."""
-    leave_on_sigterm()
-    options = json.loads(text)
-    try:
-        told = on_cuda(options) if options["device"] == "cuda" else beside_the_gpu(options)
-    except (CudaError, RuntimeError, ImportError) as error:
-        told = {"error": "%s: %s" % (type(error).__name__, " ".join(str(error).split())[:200])}
-    print(json.dumps(told), flush=True)
+def shows_there(seen: List[Optional[float]], gpu: int) -> bool:
+    """Whether the loaded GPU is the busiest of the pod, and not idle."""
+    own = seen[gpu]
+    return (
+        own is not None and own > 0 and all(other is None or other < own for at, other in enumerate(seen) if at != gpu)
+    )
 
 
-def on_cuda(options: Dict[str, Any]) -> Dict[str, Any]:
-    """Matrix products through torch on the one device that this process sees."""
-    import torch  # noqa: PLC0415 - only this process of the pod needs it
-
-    memory = torch.empty(int(options["memory_mib"]) * _MIB, dtype=torch.uint8, device="cuda").fill_(1)
-    n = int(options["matrix_size"])
-    a, b = (torch.rand(n, n, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-
-    def burst() -> None:
-        for _ in range(8):
-            torch.mm(a, b)
-        torch.cuda.synchronize()
-
-    return {"memory_mib": memory.numel() // _MIB, "busy": keep_busy(burst, time.monotonic, float(options["duty"]))}
-
-
-def beside_the_gpu(options: Dict[str, Any]) -> Dict[str, Any]:
-    """Copies into the stand-in's memory: the simulated cluster takes a process's CPU time for its GPU's work."""
-    mib = int(options["memory_mib"])
-    data = os.urandom(_MIB)
-    with Driver().open(0) as context:
-        addresses = [context.allocate(_MIB) for _ in range(mib)]
-        for address in addresses:
-            context.fill(address, data)
-        turn = 0
-
-        def burst() -> None:
-            nonlocal turn
-            context.fill(addresses[turn % mib], data)
-            turn += 1
-
-        return {"memory_mib": mib, "busy": keep_busy(burst, time.process_time, float(options["duty"]))}
-
-
-def keep_busy(burst: Callable[[], None], clock: Callable[[], float], duty: float) -> float:
-    """Work for the share `duty` of the time until standard input ends; the share that it came to.
-
-    `clock` is what counts as work: time that passes while a GPU computes, or the CPU time of this process.
-    """
-    burst()
-    print(json.dumps({"busy": True}), flush=True)
-    began = time.monotonic()
-    worked = 0.0
-    while not let_go():
-        before = clock()
-        burst()
-        worked += clock() - before
-        if worked > duty * (time.monotonic() - began):
-            time.sleep(_BURST_S)
-    passed = time.monotonic() - began
-    return worked / passed if passed > 0 else 0.0
-
-
-def let_go(stream: Optional[Any] = None) -> bool:
-    """Whether the parent has closed this process's standard input, or is gone."""
-    source = stream or sys.stdin
-    readable, _, _ = select.select([source], [], [], 0)
-    return bool(readable)
+def activity_samples(metric: str, values: List[Optional[float]]) -> List[Sample]:
+    """A sample of every GPU that has such counters."""
+    return [Sample(metric, round(value, 4), "1", {"gpu": gpu}) for gpu, value in enumerate(values) if value is not None]
 
 
 if __name__ == "__main__":

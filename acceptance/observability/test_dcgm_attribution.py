@@ -14,8 +14,8 @@ def test_values_follow_the_load(
     Why: an exporter that hangs or mixes up GPUs looks healthy, and bills and alerts go by what it says.
 
     Given: a pod that holds all GPUs of the node, and an exporter that is read before, during and after.
-    When: workloads/gpu_load.py keeps one half of the GPUs busy and then the other, for several collection intervals.
+    When: workloads/exporter_load.py keeps one half of the GPUs busy, then the other, for several collection intervals.
     Then: power, energy, memory and utilisation rise on the busy half only, under the load's pod, and fall after it.
     """
-    load = run_workload("gpu_load", node)
+    load = run_workload("exporter_load", node)
     hold(load, follow_load(node, load))
