@@ -14,6 +14,7 @@ from gpuproof.suite import (
     ReadExporter,
     RunExperiment,
     RunWorkload,
+    TryClaims,
 )
 
 __all__ = [
@@ -27,5 +28,6 @@ __all__ = [
     "ReadExporter",
     "RunExperiment",
     "RunWorkload",
+    "TryClaims",
 ]
 __version__ = "0.1.0"
