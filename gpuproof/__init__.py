@@ -11,6 +11,7 @@ from gpuproof.suite import (
     NodeSubject,
     Observe,
     ReadExporter,
+    ReadPrometheus,
     RunWorkload,
 )
 
@@ -22,6 +23,7 @@ __all__ = [
     "NodeSubject",
     "Observe",
     "ReadExporter",
+    "ReadPrometheus",
     "RunWorkload",
 ]
 __version__ = "0.1.0"

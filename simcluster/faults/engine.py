@@ -15,7 +15,7 @@ from simcluster.faults import file, outages
 from simcluster.faults.admission import ForbidJobPods, LimitGpuMemory
 from simcluster.node.context import GPU_RESOURCE, Site
 from simcluster.node.kubelet import NodeKubelet
-from simcluster.topology import Topology
+from simcluster.topology import Prometheus, Topology
 
 _log = logging.getLogger(__name__)
 _NODE_INFO = {
@@ -57,6 +57,8 @@ class FaultEngine:
                 changes["second_exporter"] = action.node
             elif isinstance(action, file.SetExporterInterval):
                 changes["dcgm_interval_ms"] = action.interval_ms
+            elif isinstance(action, file.SetPrometheus):
+                changes["prometheus"] = Prometheus(**action.model_dump(exclude={"do"}))
         return topology.model_copy(update=changes)
 
     def hooks(self) -> list[AdmissionHook]:
