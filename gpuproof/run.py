@@ -332,6 +332,12 @@ class Run:
             return self._absent(check, subject)
         return self._saw(check, subject, self._telemetry.export(check, subject.name, seen))
 
+    def read_prometheus(self, check: str, subject: NodeSubject, seen: Answer) -> Answer:
+        """What Prometheus keeps of the GPUs that a pod on the node saw."""
+        if subject.missing:
+            return self._absent(check, subject)
+        return self._saw(check, subject, self._telemetry.recording(check, subject.name, seen))
+
     def follow_load(self, check: str, subject: NodeSubject, load: Answer) -> Answer:
         """What the exporter told while this check's load held the GPUs, and after all of it was gone."""
         if subject.missing:
