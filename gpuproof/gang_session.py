@@ -203,18 +203,15 @@ class GangSession:
         self._feeds.open(NODES.plural, nodes)
 
     def _wait_for_pods(self) -> None:
-        """Until every pod runs, or one of them cannot: then the gang will never be whole and must not hold the rest."""
+        """Until of each node it is known that its pod runs, or why not; the deadlines of pods bound it."""
         assert self._state is not None
         while not self.stop.is_set():
             self._listen(_TICK_S)
             if self._state.tick(self._seen.read()):
                 self._state.tick(self._seen.now, sure=not self._feeds.blind)
-            if self._missing() or not self._state.open_nodes or self._all_run():
+            self._missing()
+            if set(self._state.running) >= set(self._state.open_nodes):
                 return
-
-    def _all_run(self) -> bool:
-        assert self._state is not None
-        return set(self._state.running) >= set(self._state.open_nodes)
 
     def _missing(self) -> dict[str, JobFailure]:
         assert self._state is not None
@@ -386,14 +383,20 @@ class GangSession:
                     raise GangError(JobFailure(Reason.TRUNCATED_MEASUREMENT, said))
                 return tuple(found[place] for place in range(len(groups)))
 
+    def pod(self, node: str) -> str:
+        """The node's pod."""
+        return self._members[node][0]
+
     def index(self, node: str) -> int:
         """The node's pod's index."""
         return self._members[node][1]
 
-    def spec_of(self, node: str, container: str = MEASURE) -> Mapping[str, Any]:
-        """The resource limits of the node's pod, as the API server has them now."""
-        pod = self.cluster.get(PODS, self._members[node][0], namespace=self.renderer.namespace)
-        return _limits(pod, container)
+    def granted(self) -> dict[str, Mapping[str, Any]]:
+        """The resource limits of each node's pod, by node, as the API server has them now; raises `ClusterError`."""
+        listing = self.cluster.list_objects(
+            PODS, namespace=self.renderer.namespace, label_selector=f"{SWEEP_LABEL}={self.name}"
+        )
+        return {raw.text(pod, "spec", "nodeName"): _limits(pod, MEASURE) for pod in listing.items}
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

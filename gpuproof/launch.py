@@ -32,7 +32,7 @@ from gpuproof.cluster.kube import connect
 from gpuproof.cluster.port import Cluster, ClusterError
 from gpuproof.decision import Decision, DecisionOutcome, exit_code
 from gpuproof.expectation import State
-from gpuproof.gang_params import STAGES, ParamsError, read_params
+from gpuproof.gang_params import STAGES, ParamsError, read_params, refuse_tool
 from gpuproof.gang_results import WORKLOAD as GANG_WORKLOAD
 from gpuproof.manifests import ManifestError, check_pod_settings
 from gpuproof.pod_shape import PodShapeError, read_shape
@@ -256,7 +256,7 @@ def _refuse_experiments(checks: Sequence[Check], profile: Profile) -> None:
             if profile.checks[check.name].state is State.NOT_APPLICABLE:
                 continue
             try:
-                read_params(profile.workloads.get(check.name, {}))
+                refuse_tool(stage, read_params(profile.workloads.get(check.name, {})))
             except ParamsError as error:
                 raise LaunchError(
                     f"{profile.path}: [workload.{check.name}] {error}\n"

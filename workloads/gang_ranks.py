@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
 
-from workloads import gang_zygote, nccl_log
+from workloads import gang_zygote, nccl_log, nccl_tests
 from workloads.all_reduce import STAGES
 
 _START = "import runpy, sys; sys.path.insert(0, %r); runpy.run_module(%r, run_name='__main__')"
@@ -83,6 +83,8 @@ class NodeRanks:
 
     def run(self) -> Dict[str, Any]:
         """Fork, wait, kill what is left at the time limit; the node's part of the result."""
+        if self._order.get("tool") == "nccl-tests":
+            return nccl_tests.run_node(self._order)
         folder = Path(tempfile.mkdtemp(prefix="gpuproof-ranks-"))
         try:
             return self._run(folder)
