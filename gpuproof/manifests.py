@@ -32,6 +32,8 @@ ORDER_ANNOTATION = "gpuproof.dev/order"
 SEAT_LABEL = "gpuproof.dev/seat"
 KEPT_SEAT, SECOND_SEAT = "kept", "second"
 MEASURE = "measure"
+DATASET = "gpuproof-dataset"
+"""The Secret, and the volume, with what to stage."""
 TTL_AFTER_FINISHED_S = 300
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -134,6 +136,11 @@ class Renderer:
             size=wanted.size,
         )
 
+    def dataset(self, objects: bytes) -> dict[str, Any]:
+        """The Secret that tells pods what to stage; `objects` is what `gpuproof.dataset.handout` made."""
+        packed = base64.b64encode(objects).decode()
+        return _render("dataset.yaml.j2", name=DATASET, labels=self._labels(), objects=packed)
+
     def sweep(self, job: SweepJob) -> dict[str, Any]:
         """The Indexed Job, with the profile's patch merged into its pod template."""
         if job.only and job.exclude:
@@ -158,9 +165,10 @@ class Renderer:
             gpus=job.gpus,
             containers=list(job.shape.containers),
             tempted=job.shape.tempted,
-            scratch=job.shape.scratch,
+            scratch=job.shape.scratch or job.shape.dataset,
             limits=self._limits(job),
             claims=[{"name": name, "claim": claim_name(name)} for name in job.shape.claims],
+            dataset=DATASET if job.shape.dataset else "",
             image=self.pod.image,
             python=self.pod.python,
             start=escape(_START.format(module=f"workloads.{job.workload}")),

@@ -66,6 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--resume", metavar="DIR", help="continue the run in this folder: what it settled is not asked again"
     )
+    group.addoption("--baseline", metavar="RUN", help='folder of the run that limits with of = "baseline" are held to')
     group.addoption("--sim-topology", default="small", metavar="NAME|FILE", help="topology of the simulated cluster")
     group.addoption("--sim-fault", action="append", default=[], metavar="ID", help="inject this fault (repeatable)")
 
@@ -117,6 +118,7 @@ def _options(config: pytest.Config) -> Options:
         out=Path(chosen.out),
         image=chosen.image,
         resume=Path(chosen.resume) if chosen.resume else None,
+        baseline=Path(chosen.baseline) if chosen.baseline else None,
         topology=chosen.sim_topology,
         faults=tuple(chosen.sim_fault),
         argv=config.stash.get(ARGV, tuple(str(argument) for argument in config.invocation_params.args)),
@@ -381,6 +383,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitC
     launched: Launched | None = session.config.stash.get(LAUNCHED, None)
     if launched is not None:
         launched.finish(interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Seal the run's folder when pytest-html's page is in it too."""
+    launched: Launched | None = config.stash.get(LAUNCHED, None)
+    if launched is not None:
+        launched.seal()
 
 
 def pytest_terminal_summary(config: pytest.Config) -> None:

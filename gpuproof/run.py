@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuproof import __version__, final_look, gang_requests
+from gpuproof.baseline import Baseline
 from gpuproof.catalogue import Check
 from gpuproof.cluster import raw
 from gpuproof.cluster.port import NAMESPACES, NODES, PODS, Cluster, ClusterError
@@ -43,6 +44,7 @@ from gpuproof.telemetry.observer import Observer
 from gpuproof.verdict import BLOCKED, NOTHING_JUDGED, Judgement, Verdict, blocked, judge_failure
 from workloads.contract import Measurement
 
+NO_DATASET = "no_dataset"
 Fleet = dict[str, list[Measurement]]
 """All that was measured for one check, by subject."""
 
@@ -63,6 +65,8 @@ class Setting:
     """Where the programs of the checks are."""
     narrowed: str | None = None
     """How the command line cut the run down (one check, one node), in words; None for the whole."""
+    baseline: Baseline | None = None
+    """The earlier run that limits are relative to."""
 
 
 class Run:
@@ -125,6 +129,12 @@ class Run:
                 f'{profile.path}: [cluster] device is "cpu", which only the simulated cluster has; {self.cluster.name} '
                 'is a real one: set device = "cuda"'
             )
+        baseline = self.setting.baseline
+        if baseline is not None and baseline.simulated != self.simulated:
+            raise WrongClusterError(
+                f"the baseline, run {baseline.run}, says simulated = {baseline.simulated}, and this cluster the "
+                "opposite: numbers of the two say nothing about each other"
+            )
         if ClusterSubject().name in self._nodes:
             raise WrongClusterError('a node of the pool is called "cluster", which is the name of the whole; rename it')
         return Circumstances(profile.sha256, __version__, self._uid, plain(profile.pod))
@@ -158,6 +168,8 @@ class Run:
         self.record.started(setting.run_id, setting.argv, profile, setting.checks, self.plan, cluster, scope, today())
         self.record.looked(self._inventory, self._nodes, self._version)
         self.record.planned(self.plan)
+        if setting.baseline is not None:
+            self.record.baseline(setting.baseline)
         self._telemetry.begin(self._nodes, lambda scrapes: self.record.telemetry(self._running, scrapes))
 
     def _read_nodes(self) -> Inventory:
@@ -184,11 +196,22 @@ class Run:
         state = self.setting.profile.checks[check]
         if state.state is State.NOT_APPLICABLE:
             return Judgement(Verdict.NOT_APPLICABLE, reasons=(state.reason,))
+        if self._lacks_dataset(check):
+            text = (
+                f"{self.setting.profile.path} has no [dataset]: nothing of yours can be staged; name one, or say "
+                'source = "generated" if made-up data is meant'
+            )
+            return Judgement(Verdict.NOT_RUN, reasons=(text,), reason_code=NO_DATASET)
         if (check, subject) in self._taken_over:
             line = self._taken_over[check, subject]
             return Judgement(line.verdict, reasons=line.reasons, reason_code=line.reason_code)
         blocker, verdict = self._blocker(check, subject)
         return None if blocker is None or verdict is None else blocked(blocker, verdict)
+
+    def _lacks_dataset(self, check: str) -> bool:
+        """Whether the check stages a dataset and the profile names none: never a pass on data nobody asked for."""
+        programs, folders = self._check(check).workloads, self.setting.folders
+        return self.setting.profile.dataset is None and any(read_shape(name, folders).dataset for name in programs)
 
     def _blocker(self, check: str, subject: str) -> tuple[str | None, Verdict | None]:
         """The first required prerequisite that was judged on this subject and did not pass, with its verdict."""
@@ -220,8 +243,12 @@ class Run:
             return self._saw(check, subject, found)
         if subject.missing:
             return self._absent(check, subject)
-        self._observed.add(check)
-        return self._saw(check, subject, self._observe_node(check, self._nodes[subject.name]))
+        if check not in self._observed:
+            # What the API says of all others is what one of them is compared with: it belongs into the record too.
+            self._observed.add(check)
+            for node in self._nodes.values():
+                self.record.observed(check, node.name, self._observe_node(check, node))
+        return self._hand_out(check, subject, self._observe_node(check, self._nodes[subject.name]))
 
     def _observe_node(self, check: str, node: Node) -> Measurement:
         names = [limit.name for limit in self.setting.profile.limits_for(check)]
@@ -231,6 +258,8 @@ class Run:
     def _saw(self, check: str, subject: Subject, answer: Answer) -> Answer:
         if isinstance(answer, Measurement):
             self.record.observed(check, subject.name, answer)
+        else:
+            self.record.failed(check, "", subject.name, None, answer)
         return self._hand_out(check, subject, answer)
 
     def _absent(self, check: str, subject: NodeSubject) -> Answer:
@@ -347,6 +376,7 @@ class Run:
             gpus_per_pod=shape.gpus_of(profile.cluster.pod_gpus),
             deadlines=profile.deadlines,
             shape=shape,
+            dataset=profile.dataset if shape.dataset else None,
         )
         sweep = Sweep(request)
         sweep.start(self._sweep, self.stop, lambda result: self._took(check, workload, result), _explain)
@@ -420,8 +450,9 @@ class Run:
 
     def _context(self, check: str, subject: str) -> Context:
         cluster = self.setting.profile.cluster
+        baseline = self.setting.baseline.values if self.setting.baseline is not None else {}
         if not self._compares_with_fleet(check):
-            return Context(cluster)
+            return Context(cluster, baseline=baseline)
         limits, expected = self.setting.profile.limits_for(check), self.plan.expected_nodes
         # Every subject is held against the same fleet once all have answered: what they said is gathered once.
         answers = sum(len(sweep.answers) for (name, _), sweep in self._sweeps.items() if name == check)
@@ -430,7 +461,8 @@ class Run:
             fleet = self._fleet(check)
             self._gathered = known, fleet, seen_values(limits, fleet, expected)
         _, fleet, seen = self._gathered
-        return Context(cluster, fleet=fleet_medians(limits, fleet, subject, expected), seen=seen)
+        medians = fleet_medians(limits, fleet, subject, expected)
+        return Context(cluster, fleet=medians, baseline=baseline, seen=seen)
 
     def _fleet(self, check: str) -> Fleet:
         """All that was measured for the check, by subject: now, or by the resumed run where that settled it."""

@@ -14,6 +14,10 @@ from gpuproof.localisation.runs import missed
 Part = tuple[str, ...]
 SEEN = 2
 """Times that the union of two parts must have missed."""
+SEEN_IF_ONLY = 3
+"""The same where no other union could have missed: nothing but the misses speaks for these two."""
+OUTNUMBERED = 3
+"""Runs met after which a part's single miss is let go."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +63,13 @@ class Search:
         by_themselves = [part for part in parts if len(part) > 1]
         if unknown := self._unknown(by_themselves):
             return Ask(unknown)
-        if slow := [part for part in by_themselves if self._missed(part)]:
-            doubtful = [part for part in slow if len(self._seen[frozenset(part)]) < SEEN]
-            return Ask(tuple(doubtful)) if doubtful else self.step([(node,) for node in slow[0]])
+        if doubtful := [part for part in by_themselves if self._doubtful(part)]:
+            return Ask(tuple(doubtful))
+        slow = [part for part in by_themselves if self._missed(part)]
+        if any(self._met(part) for part in slow):
+            return GaveUp()
+        if slow:
+            return self.step([(node,) for node in slow[0]])
         return self._between(parts)
 
     def _between(self, parts: Sequence[Part]) -> Found | Ask | GaveUp:
@@ -91,16 +99,29 @@ class Search:
         if len(slow) != 1:
             return GaveUp()
         readings = self._seen[frozenset(_union(slow[0]))]
-        if len(readings) < SEEN:
+        if self._count(_union(slow[0]))[0] < (SEEN if len(pairs) > 1 else SEEN_IF_ONLY):
             return Ask((_union(slow[0]),))
         return Found(slow[0], tuple(filter(missed, readings)))
 
     def _unknown(self, groups: Iterable[Part]) -> tuple[Part, ...]:
         return tuple(group for group in groups if frozenset(group) not in self._seen)
 
-    def _missed(self, group: Part) -> bool:
+    def _doubtful(self, group: Part) -> bool:
+        """Say whether a miss must be seen again, or be outnumbered, before it is taken for what it looks like."""
+        misses, mets = self._count(group)
+        return misses == 1 and mets < OUTNUMBERED
+
+    def _met(self, group: Part) -> bool:
+        return self._count(group)[1] > 0
+
+    def _count(self, group: Part) -> tuple[int, int]:
         readings = self._seen.get(frozenset(group), [])
-        return 2 * sum(map(missed, readings)) > len(readings)
+        misses = sum(map(missed, readings))
+        return misses, len(readings) - misses
+
+    def _missed(self, group: Part) -> bool:
+        misses, mets = self._count(group)
+        return misses > mets or misses >= SEEN
 
 
 def _union(parts: Iterable[Part]) -> Part:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
-from gpuproof.localisation.blame import Blame, FabricBlame, LinkBlame, NodeBlame
+from gpuproof.localisation.blame import Blame, FabricBlame, LinkBlame, NodeBlame, SeenOnce
 from gpuproof.localisation.experiment import Experiment, ExperimentResult, Question, Stage, rounds_at_most
 from gpuproof.localisation.pairing import matching, ring, try_again, within_leaves
 from gpuproof.localisation.parts import Ask, Found, GaveUp, Search, parts_of
@@ -11,7 +12,7 @@ from gpuproof.localisation.reading import Reading, State, read
 from gpuproof.localisation.runs import Runs, missed
 from gpuproof.localisation.suspicion import Suspicion, accuse
 
-PATIENCE = 3
+PATIENCE = 4
 """A search without a bound of its own may take so many times the rounds that steady bad nodes take."""
 SURE = 3
 """Whole sets without the blamed that must meet the floor where a fault comes and goes, as one could be luck."""
@@ -57,6 +58,8 @@ class _Accused:
 
     suspicion: Suspicion
     scope: tuple[str, ...]
+    runs: Runs
+    """The runs that the blame does not explain."""
 
 
 class _Case:
@@ -87,13 +90,23 @@ class _Case:
         wholes = self._wholes(accused.scope)
         if edges := self._unmeasured(accused.scope, wholes):
             return self._pairs(accused, edges)
-        if accused.suspicion.open:
-            groups = try_again(accused.suspicion.open, accused.scope, self._question.leaf, self._runs)
+        if accused.suspicion.open and not self._may_be_chance(accused, wholes):
+            groups = try_again(accused.suspicion.open, accused.scope, self._question.leaf, accused.runs)
             if groups:
                 return Experiment(Stage.SUSPECTS, tuple(groups), "what missed again, together and with good partners")
         if not any(run.state is State.MET for runs in self._runs.by_pair.values() for run in runs):
             return self._end(accused, stands=False)
         return self._whole_again(accused, wholes)
+
+    def _may_be_chance(self, accused: _Accused, wholes: list[Reading]) -> bool:
+        """Say whether the set without the blamed should tell at once if the misses left open matter to anybody."""
+        if accused.scope == self._question.nodes or any(map(missed_floor, wholes)):
+            return False
+        runs = accused.runs
+        return all(
+            runs.misses(pair) == 1 and all(runs.mets(node, without=other) for node, other in permutations(pair))
+            for pair in accused.suspicion.open
+        )
 
     def _most_rounds(self) -> int:
         asked = self._question.rounds
@@ -105,11 +118,13 @@ class _Case:
         scope = self._without(found)
         if self.of_stage(Stage.PARTS):
             step = self._search(scope)
-            if isinstance(step, Found):
+            if isinstance(step, Found) and len(step.parts[0]) + len(step.parts[1]) > 2:
                 _add(found, step, self._question.leaf)
                 gone = set(_smaller(step.parts))
                 scope = tuple(node for node in scope if node not in gone)
-        return _Accused(found, scope)
+        leaf, inside = self._question.leaf, set(scope)
+        found.open = [pair for pair in found.open if pair <= inside]
+        return _Accused(found, scope, self._runs.without(lambda pair: found.explains(pair, leaf)))
 
     def _without(self, found: Suspicion) -> tuple[str, ...]:
         """Leave out the blamed: of a link the end with more blamed links, of two leaves the smaller."""
@@ -147,7 +162,7 @@ class _Case:
         if 2 * len(busy) < len(accused.scope):
             free = [node for node in accused.scope if node not in busy]
             pairs = [pair for pair in accused.suspicion.open if not pair & busy]
-            groups += try_again(pairs, free, self._question.leaf, self._runs)
+            groups += try_again(pairs, free, self._question.leaf, accused.runs)
         return Experiment(Stage.PAIRS, tuple(groups), "pairs over the links that the whole set's ring crosses")
 
     def _whole_again(self, accused: _Accused, wholes: list[Reading]) -> Experiment | Blame:
@@ -183,7 +198,7 @@ class _Case:
     def _any_pairs(self, accused: _Accused) -> Experiment:
         question = self._question
         seed = question.seed * 1_000 + len(self._results)
-        groups = within_leaves(accused.scope, question.leaf, self._runs, seed)
+        groups = within_leaves(accused.scope, question.leaf, accused.runs, seed)
         return Experiment(Stage.MORE_PAIRS, tuple(groups), "other pairs, for what comes and goes")
 
     def _end(self, accused: _Accused, *, stands: bool) -> Blame:
@@ -194,13 +209,20 @@ class _Case:
             nodes=tuple(found.nodes[node] for node in sorted(found.nodes)),
             links=tuple(found.links[pair] for pair in sorted(found.links, key=sorted)),
             fabric=tuple(found.fabric[pair] for pair in sorted(found.fabric, key=sorted)),
-            seen_once=tuple(found.seen_once),
+            seen_once=(*found.seen_once, *self._let_go(accused, stands=stands)),
             whole_gb_per_s=self.whole_gb_per_s,
             without_gb_per_s=None if everybody or not wholes else wholes[-1].median_gb_per_s,
             stands=stands,
             unexplained="" if stands else self._open_question(accused, wholes),
             rounds=self.rounds,
         )
+
+    def _let_go(self, accused: _Accused, *, stands: bool) -> Iterable[SeenOnce]:
+        """Return the misses left open that turned out not to matter: the set that they are part of meets its floor."""
+        for pair in accused.suspicion.open if stands else ():
+            one, other = sorted(pair)
+            first = next(filter(missed, accused.runs.by_pair[pair]))
+            yield SeenOnce((one, other), first.stage, first.symptom, first.median_gb_per_s)
 
     def _open_question(self, accused: _Accused, wholes: list[Reading]) -> str:
         if len(accused.scope) < 2:
@@ -222,7 +244,7 @@ def missed_floor(reading: Reading) -> bool:
 def _needed(found: Suspicion) -> int:
     blamed: list[NodeBlame | LinkBlame | FabricBlame] = [*found.nodes.values(), *found.links.values()]
     blamed += found.fabric.values()
-    return SURE if any(one.intermittent for one in blamed) else 1
+    return SURE if found.open or any(one.intermittent for one in blamed) else 1
 
 
 def _smaller(parts: Sequence[Sequence[str]]) -> Sequence[str]:
@@ -236,8 +258,5 @@ def _words(pairs: Iterable[frozenset[str]]) -> str:
 def _add(found: Suspicion, step: Found, leaf: Mapping[str, str]) -> None:
     one, other = step.parts
     worst = step.readings[0]
-    if len(one) == len(other) == 1:
-        found.links[frozenset((one[0], other[0]))] = LinkBlame((one[0], other[0]), worst.symptom, worst.median_gb_per_s)
-        return
     names = (leaf[one[0]], leaf[other[0]])
     found.fabric[frozenset(names)] = FabricBlame(names, worst.symptom, worst.median_gb_per_s)

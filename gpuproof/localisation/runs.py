@@ -1,6 +1,6 @@
 """Owns what was seen of each node and pair in groups of two; must not know whom to blame."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gpuproof.localisation.reading import Reading, State
@@ -26,6 +26,14 @@ class Runs:
                 for node in reading.nodes:
                     by_node.setdefault(node, []).append(reading)
         return Runs(by_pair, by_node)
+
+    def without(self, explained: Callable[[Pair], bool]) -> "Runs":
+        """Leave out the runs of pairs that are explained: they say nothing about whoever else took part."""
+        gone = set(filter(explained, self.by_pair))
+        by_node = {
+            node: [run for run in runs if frozenset(run.nodes) not in gone] for node, runs in self.by_node.items()
+        }
+        return Runs({pair: runs for pair, runs in self.by_pair.items() if pair not in gone}, by_node)
 
     def mets(self, node: str, *, without: str = "") -> int:
         """Count the runs in which the node met the floor, leaving out those with one partner."""

@@ -17,7 +17,7 @@ ENOUGH = 3
 """Misses that make an explanation, and runs of a pair after which a single miss is let go."""
 CLEARED = 4
 """Runs met elsewhere that clear the ends of a link that always misses."""
-CLEARED_OFTEN = 6
+CLEARED_OFTEN = 10
 """The same for a link that misses now and then: a node that does so may have met elsewhere by luck."""
 LEAST_SHARE = 1 / 3
 """Of a node's runs must have missed: three misses in twenty runs are what healthy nodes show in a large set."""
@@ -37,6 +37,10 @@ class Suspicion:
     fabric: dict[Pair, FabricBlame] = field(default_factory=dict)
     seen_once: list[SeenOnce] = field(default_factory=list)
     open: list[Pair] = field(default_factory=list)
+
+    def explains(self, pair: Pair, leaf: Mapping[str, str]) -> bool:
+        """Say whether what is blamed explains a miss of the pair."""
+        return bool(self.nodes.keys() & pair) or pair in self.links or _leaves(leaf, pair) in self.fabric
 
 
 def accuse(runs: Runs, leaf: Mapping[str, str], alone: Iterable[str]) -> Suspicion:
@@ -86,9 +90,15 @@ def _accused(runs: Runs, leaf: Mapping[str, str], node: str, share: Mapping[str,
         if runs.mets(other, without=node) and _share_with_others(runs, other, node) <= CLEARER * share[node]
     }
     spotless = [other for other in vouching if not _share_with_others(runs, other, node)]
-    misses = sorted(map(runs.misses, vouching.values()))
-    beside_one_link = 2 if runs.mets(node) else 1
-    if not spotless or sum(misses) < ENOUGH or sum(misses[:-1]) < beside_one_link:
+    never_met = not runs.mets(node)
+    if not spotless and not (never_met and len(vouching) >= ENOUGH):
+        return False
+    grouped: dict[str, int] = {}
+    for other, pair in vouching.items():
+        group = other if leaf.get(other) == leaf.get(node) else leaf.get(other, other)
+        grouped[group] = grouped.get(group, 0) + runs.misses(pair)
+    beside_the_worst = sum(grouped.values()) - max(grouped.values(), default=0)
+    if sum(grouped.values()) < ENOUGH or beside_the_worst < (1 if never_met else 2):
         return False
     where = {leaf.get(other, other) for other in vouching}
     return len(where) > 1 or leaf.get(node) in where
@@ -111,13 +121,13 @@ def _fabric(runs: Runs, leaf: Mapping[str, str], left: list[Pair]) -> Pair | Non
             across.setdefault(leaves, []).append(pair)
     for leaves, all_pairs in across.items():
         pairs = [pair for pair in all_pairs if all(_good_elsewhere(runs, leaf, node, leaves) for node in pair)]
-        if not _disjoint(pairs):
+        if len(pairs) < ENOUGH or not _disjoint(pairs):
             continue
         ends = frozenset().union(*pairs)
         between = [pair for pair in runs.by_pair if _leaves(leaf, pair) == leaves and pair <= ends]
         ran = [run for pair in between for run in runs.by_pair[pair]]
         misses = sum(map(missed, ran))
-        if misses >= ENOUGH and 3 * misses >= 2 * len(ran):
+        if 3 * misses >= 2 * len(ran):
             return leaves
     return None
 
@@ -138,8 +148,10 @@ def _settle(runs: Runs, leaf: Mapping[str, str], pair: Pair, left: list[Pair], f
     cleared = min(runs.mets(one, without=other), runs.mets(other, without=one))
     together, misses = runs.together(pair), runs.misses(pair)
     readings = [run for run in runs.by_pair[pair] if missed(run)]
-    needed = CLEARED if misses == together else CLEARED_OFTEN
-    if _lasting(runs, pair) and cleared >= needed and all(_once(runs, rest) for rest in elsewhere):
+    always = misses == together
+    needed = (CLEARED if always else CLEARED_OFTEN) + 2 * len(elsewhere)
+    alone = all(always and _once(runs, rest) for rest in elsewhere)
+    if _lasting(runs, pair) and cleared >= needed and alone:
         if not _crowded(leaf, pair, left):
             found.links[pair] = LinkBlame((one, other), _worst(readings), _median(readings), misses < together)
             return

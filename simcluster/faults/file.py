@@ -13,8 +13,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from simcluster.faults.exposure import Exposure
 from simcluster.faults.outages import Outage
 from simcluster.hardware.storage import Settings
+from simcluster.objectstore import Trouble
 
 _FOLDER = Path(__file__).resolve().parent
 EVERY_NODE = "*"
@@ -57,61 +59,12 @@ class HideGpus(_Strict):
     count: Annotated[int, Field(gt=0)]
 
 
-class ShowAllGpus(_Strict):
-    """The container runtime of a node shows all GPUs to every container that was granted any."""
-
-    do: Literal["show-all-gpus"]
-    node: str
-
-
-class ObeyVisibleDevices(_Strict):
-    """The container runtime of a node gives GPUs to whoever says NVIDIA_VISIBLE_DEVICES=all, asked for or not."""
-
-    do: Literal["obey-visible-devices"]
-    node: str
-
-
-class ForgetGrants(_Strict):
-    """The kubelet of a node does not remember which GPUs its pods hold: it hands out the first ones again."""
-
-    do: Literal["forget-grants"]
-    node: str
-
-
 class SetDriver(_Strict):
     """A node runs another driver version, and its labels say so."""
 
     do: Literal["set-driver"]
     node: str
     version: str
-
-
-class ChangeSystem(_Strict):
-    """A node runs another kernel, container runtime, kubelet or system image than its pool."""
-
-    do: Literal["change-system"]
-    node: str
-    kernel_version: str | None = None
-    container_runtime: str | None = None
-    kubelet_version: str | None = None
-    os_image: str | None = None
-
-
-class RemoveBoard(_Strict):
-    """A GPU is not enumerated at boot: bus, driver, device plugin and labels agree that it is not there."""
-
-    do: Literal["remove-board"]
-    node: str
-    gpu: int
-
-
-class ChangeImage(_Strict):
-    """A node has an older copy of an image under the same name: what it sets in the environment differs."""
-
-    do: Literal["change-image"]
-    node: str
-    image: str
-    env: dict[str, str]
 
 
 class RejectPods(_Strict):
@@ -219,13 +172,22 @@ class TroubleStorage(_Strict):
         return given
 
 
+class TroubleObjectStore(_Strict):
+    """The object store serves synthetic objects wrongly to one node or to all."""
+
+    do: Literal["trouble-object-store"]
+    node: str = EVERY_NODE
+    settings: Trouble
+
+
 class TroubleExporter(_Strict):
     """A node's metrics exporter goes wrong: fields as in `hardware.tools.dcgm_troubles.Troubles`."""
 
     do: Literal["trouble-exporter"]
     node: str
     labels: Literal["right", "empty", "absent"] = "right"
-    mapping: Literal["now", "first", "remembered"] = "now"
+    mapping: Literal["now", "first", "kept", "remembered"] = "now"
+    swapped: bool = False
     hung: bool = False
     missing_gpu: int | None = None
     missing_fields: tuple[str, ...] = ()
@@ -277,13 +239,7 @@ Action = Annotated[
     OfferGpus
     | BreakGpu
     | HideGpus
-    | ShowAllGpus
-    | ObeyVisibleDevices
-    | ForgetGrants
     | SetDriver
-    | ChangeSystem
-    | RemoveBoard
-    | ChangeImage
     | RejectPods
     | BreakSandbox
     | SilentKubelet
@@ -296,31 +252,41 @@ Action = Annotated[
     | LimitPair
     | VanishNode
     | TroubleStorage
+    | TroubleObjectStore
     | TroubleExporter
     | RemoveExporter
     | SecondExporter
     | SetExporterInterval
-    | Outage,
+    | Outage
+    | Exposure,
     Field(discriminator="do"),
 ]
 
 
 class When(_Strict):
-    """The moment when a fault strikes: the `container` of a pod on `node` that has all `labels` has begun to run."""
+    """
+    The moment when a fault strikes: the `container` of a pod on `node` has begun to run, `after_s` ago (a real
+    cluster's seconds). With `labels`, a pod that has all of them.
+    """
 
     event: Literal["measuring"]
     node: str
     container: str = "measure"
     labels: dict[str, str] = {}
+    after_s: Annotated[float, Field(ge=0)] = 0.0
 
 
 class Expectation(_Strict):
-    """What a fault must cause; `subject` is a node's name, `all` nodes, `missing` ones, or the `cluster`."""
+    """What a fault must cause; `subject` is a node's name, `all` nodes, `missing` ones, or the `cluster`.
+
+    `warns` is the metric or fact that must be shown as missed although it decides nothing.
+    """
 
     check: str
     subject: str
     verdict: Literal["PASS", "FAIL", "ERROR", "NOT_RUN"]
     reason: str | None = None
+    warns: str | None = None
 
 
 class Fault(_Strict):

@@ -31,7 +31,8 @@ class PodVolumes:
         self._node = node
         self._facts = facts
         self._hurried = asyncio.Event()
-        storage = NodeStorage(directory / "volumes", site.claims, node.directory / "host", node.name)
+        scratch = node.directory / "scratch" if node.troubles.keeps_scratch else None
+        storage = NodeStorage(directory / "volumes", site.claims, node.directory / "host", node.name, scratch)
         self._builder = VolumeBuilder(site.client, facts(), storage, AccountTokens(site.tokens))
 
     async def set_up(self, stopped: Callable[[], bool]) -> dict[str, Path] | None:

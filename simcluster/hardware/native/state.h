@@ -28,7 +28,7 @@ struct gpu {
 
 struct node {
     char driver[TEXT];
-    int cuda, init_error, count, parents;
+    int cuda, init_error, nvml_error, count, parents;
     struct gpu gpus[MAX_GPUS];
     struct gpu parent[MAX_GPUS]; /* the physical GPUs, where `gpus` are MIG instances */
 };
@@ -135,6 +135,7 @@ static int read_node(struct node *read) {
             field_of(line, "driver", node->driver);
             node->cuda = (int)number_of(line, "cuda");
             node->init_error = (int)number_of(line, "init");
+            node->nvml_error = (int)number_of(line, "nvml");
         } else if (strncmp(line, "gpu\t", 4) == 0 && node->count < MAX_GPUS) {
             read_gpu(line, &node->gpus[node->count++]);
         } else if (strncmp(line, "parent\t", 7) == 0 && node->parents < MAX_GPUS) {
