@@ -168,12 +168,13 @@ class GangSession:
         else:
             self._state.job_started(self.name, len(request.candidates), self._seen.now)
             self._wait_for_pods()
+        self._refuse_interrupted()
         missing = self._missing()
         self._members = {node: pod for node, pod in self._state.running.items() if node not in missing}
         for node in request.candidates:
             if node not in self._members:
                 missing.setdefault(node, JobFailure(Reason.NEVER_STARTED, "its pod of the gang does not run"))
-        if self._members and not self.stop.is_set():
+        if self._members:
             missing |= self._lead(self.request.assemble_timeout_s)
         return Assembly(dict(self._members), missing)
 
@@ -317,8 +318,7 @@ class GangSession:
 
     def _look_after_the_leader(self, heard: float, until: float) -> None:
         assert self._state is not None
-        if self.stop.is_set():
-            raise GangError(JobFailure(Reason.INTERRUPTED, "the run was interrupted before this was known"))
+        self._refuse_interrupted()
         self._listen(0.0)
         if self._state.tick(self._seen.read()):
             self._state.tick(self._seen.now, sure=not self._feeds.blind)
@@ -326,8 +326,13 @@ class GangSession:
             raise _LeaderLostError(self.lost[self._leader])
         now = self.clock()
         if now - heard > _SILENT_S or now > until:
-            said = f"the pod that leads the gang says nothing for {now - heard:.0f} s; look at {self._leader}"
+            what = f"says nothing for {now - heard:.0f} s" if now <= until else "is late with its answer"
+            said = f"the pod that leads the gang {what}; look at {self._leader}"
             raise _LeaderLostError(JobFailure(Reason.NODE_LOST, said))
+
+    def _refuse_interrupted(self) -> None:
+        if self.stop.is_set():
+            raise GangError(JobFailure(Reason.INTERRUPTED, "the run was interrupted before this was known"))
 
     def _lose_leader(self, error: _LeaderLostError) -> None:
         """The next index leads; what the API says of the lost one is worth more than a broken stream."""

@@ -88,10 +88,13 @@ class Bench:
         next(event for event in watch if event.object.get("status", {}).get("phase") == "Running")
         watch.close()
 
-    def measure(self, *stages: str) -> dict[tuple[str, str], Answer]:
+    def measure(
+        self, *stages: str, nodes: tuple[str, ...] = NODES, stall_timeout_s: float = 40.0
+    ) -> dict[tuple[str, str], Answer]:
         """These stages, whole and localisation by default, and every answer."""
         said: dict[tuple[str, str], Answer] = {}
-        params = dict.fromkeys(stages or ("whole", "localisation"), PARAMS)
+        patient = PARAMS.model_copy(update={"stall_timeout_s": stall_timeout_s})
+        params = dict.fromkeys(stages or ("whole", "localisation"), patient)
         floor = Floor(FLOOR_GB_PER_S)
         request = SuiteRequest(params, "r1", "cpu", 2, 0.625, "rdma/ib", Floors(floor, floor))
 
@@ -99,11 +102,11 @@ class Bench:
             said[stage, subject] = answer
 
         # By name, so that the bad pair are neighbours: rings send between neighbours only.
-        GangSuite(self.session, request, NODES, publish).measure()
+        GangSuite(self.session, request, nodes, publish).measure()
         return said
 
 
-PARAMS = Params(sizes_bytes=[SIZE], warmups=0, iterations=3, experiment_timeout_s=60.0, stall_timeout_s=5.0)
+PARAMS = Params(sizes_bytes=[SIZE], warmups=0, iterations=3, experiment_timeout_s=60.0, stall_timeout_s=40.0)
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +175,9 @@ def test_a_defect_is_named_and_stands_by_the_counterfactual(
 ) -> None:
     bench.strike(name)
     try:
-        said = bench.measure()
+        # A hang costs its time limit in each experiment, so there are fewer of them and of ranks.
+        hangs = name == "hangs"
+        said = bench.measure(nodes=NODES[:4] if hangs else NODES, stall_timeout_s=6.0 if hangs else 40.0)
     finally:
         bench.strike(f"heal-{name}")
     blame = said["localisation", CLUSTER]
