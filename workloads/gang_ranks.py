@@ -28,8 +28,8 @@ _AFTER_A_DEATH_S = 0.5
 """The ranks beside a dead one wait for it for ever: they get this long to say why they, too, must end."""
 _LAST_WORDS = 300
 _SECOND_HAND = re.compile(
-    r"[Cc]onnection (?:was )?(?:closed|reset)|[Bb]roken pipe|[Ss]ocket closed|[Rr]emote (?:peer|process)|ncclRemoteError|"
-    r"failed to recv|[Tt]imed out|[Tt]imeout|Connection refused"
+    r"[Cc]onnection (?:was )?(?:closed|reset)|[Bb]roken pipe|[Ss]ocket closed|[Rr]emote (?:peer|process)|"
+    r"ncclRemoteError|failed to recv|[Tt]imed out|[Tt]imeout|Connection refused"
 )
 """Last words of a rank that ended because another one had: gloo's, the store's and NCCL's words for it."""
 
