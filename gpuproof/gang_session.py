@@ -146,8 +146,11 @@ class GangSession:
 
     # -- coming together -----------------------------------------------------------------------------------------------
 
-    def assemble(self) -> Assembly:
-        """Bring the gang up. Never raises for what the cluster does: that is why nodes are missing."""
+    def assemble(self, *, though_not_whole: bool = True) -> Assembly:
+        """Bring the gang up. Never raises for what the cluster does: that is why nodes are missing.
+
+        Nobody is ordered to lead where somebody is missing, unless `though_not_whole`.
+        """
         request = self.request.sweep
         job = self._job()
         secret, service, manifest = self.renderer.gang(job, self._secret)
@@ -174,7 +177,7 @@ class GangSession:
         for node in request.candidates:
             if node not in self._members:
                 missing.setdefault(node, JobFailure(Reason.NEVER_STARTED, "its pod of the gang does not run"))
-        if self._members:
+        if self._members and (though_not_whole or not missing):
             missing |= self._lead(self.request.assemble_timeout_s)
         return Assembly(dict(self._members), missing)
 

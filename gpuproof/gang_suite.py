@@ -71,7 +71,7 @@ class GangSuite:
             self._answer_all(failure)
 
     def _run(self) -> None:
-        assembly = self.session.assemble()
+        assembly = self.session.assemble(though_not_whole="alone" in self.request.params)
         for node, failure in assembly.missing.items():
             self.session.lost.setdefault(node, failure)
         present = [node for node in self.session.present if node not in assembly.missing]

@@ -20,8 +20,9 @@ from gpuproof.failure import JobFailure
 from gpuproof.gang_params import Params
 from gpuproof.gang_session import GangRequest, GangSession, Order
 from gpuproof.gang_suite import CLUSTER, GangSuite, SuiteRequest
+from gpuproof.line_stream import LineStream
 from gpuproof.localisation import Floor, Floors
-from gpuproof.manifests import ORDER_ANNOTATION, PodSettings, Renderer
+from gpuproof.manifests import MEASURE, ORDER_ANNOTATION, PodSettings, Renderer
 from gpuproof.suite import Answer
 from gpuproof.visits import SweepRequest
 from tests.simulated import GPU, PATIENT, POOL, Simulated, simulated
@@ -206,12 +207,16 @@ def test_orders_that_are_forged_or_old_are_refused_and_told(bench: Bench) -> Non
     old = bench.sim.cluster.get(PODS, pod, namespace=namespace)["metadata"]["annotations"][ORDER_ANNOTATION]
     forged = sign_order(b"x" * 64, {"run": "r1", "epoch": 9, "number": 999, "kind": "finish"})
     before = len(session.refused)
-    for text in (forged, old):
+    for text, said in ((forged, "not signed"), (old, "again")):
         bench.sim.cluster.annotate(PODS, pod, {ORDER_ANNOTATION: text}, namespace=namespace)
-        session.run(order())
+        lines = LineStream(bench.sim.cluster, namespace, pod, MEASURE)
+        next(line for line in lines if said in str(line.get("refused", "")))
+        lines.close()
     assert all(part.outcome == "measured" for part in session.run(order()))
-    told = session.refused[before:]
-    assert [word for word in told if "not signed" in word], told
+    assert [said for said in ("not signed", "again") if any(said in word for word in session.refused[before:])] == [
+        "not signed",
+        "again",
+    ]
 
 
 def test_the_loss_of_index_0_is_named_and_the_next_index_leads(bench: Bench) -> None:
@@ -227,7 +232,7 @@ def test_the_loss_of_index_0_is_named_and_the_next_index_leads(bench: Bench) -> 
 
 
 def test_a_gang_short_of_a_node_says_who_and_frees_the_others() -> None:
-    with simulated("small", "gang-node-refused", image="simcluster.local/torch:2") as sim:
+    with simulated("light-4", "gang-node-refused") as sim:
         request = GangRequest(SweepRequest("network", "gang_agent", {}, sim.nodes, 2, PATIENT), 60.0)
         session = GangSession(sim.cluster, sim.renderer, sim.sweeper.inventory, request, threading.Event())
         said: dict[tuple[str, str], Answer] = {}
