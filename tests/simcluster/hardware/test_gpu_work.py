@@ -26,7 +26,7 @@ PRELUDE = """
 import json, sys, time
 from workloads.cuda_buffers import DeviceMemory, PinnedMemory, Stream, Timer
 from workloads.cuda_driver import CudaError, Driver
-from workloads.cuda_kernels import BLOCK, Kernels, mixed
+from workloads.cuda_kernels import BLOCK, Kernels, word_at
 from workloads.nvml import Nvml, NvmlError
 from workloads.nvml_links import fabric_state, nvlinks, speed_gb_s
 from workloads.nvml_watch import SmActivity, XidWatch
@@ -124,7 +124,7 @@ with driver.open(0) as context, DeviceMemory(driver, 2 * MIB) as memory, DeviceM
     kernels = Kernels(driver)
     kernels.fill(memory.address, words, 7, 64)
     raw = memory.read(0, 400)
-    out["as written"] = all(int.from_bytes(raw[4*i:4*i+4], "little") == mixed(i + 7) for i in range(100))
+    out["as written"] = all(int.from_bytes(raw[4*i:4*i+4], "little") == word_at(i, 7) for i in range(100))
     for seed in (7, 8):
         counter.clear()
         kernels.verify(memory.address, words, seed, counter.address, 64)
