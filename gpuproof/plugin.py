@@ -261,6 +261,7 @@ def run_experiment(request: pytest.FixtureRequest) -> RunExperiment:
     return ask
 
 
+@pytest.fixture
 def read_exporter(request: pytest.FixtureRequest) -> ReadExporter:
     """What a node's metrics exporter tells."""
     run = _launched(request.config).run
