@@ -7,10 +7,12 @@ from gpuproof.suite import (
     Answer,
     ClusterSubject,
     FollowLoad,
+    GangSubject,
     Hold,
     NodeSubject,
     Observe,
     ReadExporter,
+    RunExperiment,
     RunWorkload,
 )
 
@@ -18,10 +20,12 @@ __all__ = [
     "Answer",
     "ClusterSubject",
     "FollowLoad",
+    "GangSubject",
     "Hold",
     "NodeSubject",
     "Observe",
     "ReadExporter",
+    "RunExperiment",
     "RunWorkload",
 ]
 __version__ = "0.1.0"

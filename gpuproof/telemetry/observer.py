@@ -14,9 +14,9 @@ from gpuproof.expectation import Telemetry
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.manifests import CHECK_LABEL, MEASURE
 from gpuproof.suite import Answer
-from gpuproof.telemetry.attribution import Question, attribution_of
+from gpuproof.telemetry.attribution import Question, attribution_of, lag_of
 from gpuproof.telemetry.export import NONE, export_of
-from gpuproof.telemetry.history import GpuTime, Scrape
+from gpuproof.telemetry.history import GpuTime, NodeHistory, Scrape
 from gpuproof.telemetry.readings import Holder
 from gpuproof.telemetry.sampler import Sampler
 from gpuproof.telemetry.windows import Sight
@@ -87,13 +87,14 @@ class Observer:
         sampler.wait_for_list(since)
         sampler.wait_for_page(node, since)
         with sampler.reading(node) as history:
+            if (refused := _refused(history, sampler.list_error)) is not None:
+                return refused
             return export_of(
                 history,
                 settings,
                 [str(uuid) for uuid in uuids] if isinstance(uuids, list) else [],
                 run_id=self._run_id,
                 since=since,
-                list_error=sampler.list_error,
                 node_name=node,
             )
 
@@ -121,7 +122,7 @@ class Observer:
         while True:
             with sampler.reading(node) as history:
                 interval_s = history.interval_s
-            lag_s = (interval_s or 0.0) + settings.settle_s
+            lag_s = lag_of(interval_s or 0.0, settings, question.load)
             sampler.wait_for_page(node, max(question.ended_by + lag_s, time.time() - settings.every_s))
             asked = Question(question.load, question.sight, question.holder, question.ended_by, interval_s)
             with sampler.reading(node) as history:
@@ -145,6 +146,17 @@ class Observer:
             if not left or self._stop.wait(_ASK_AGAIN_S):
                 break
         return self._gone.setdefault(check, time.time())
+
+
+def _refused(history: NodeHistory, list_error: ClusterError | None) -> JobFailure | None:
+    """Why nothing is known of a node's exporter for want of rights or of an API, which is not the exporter's fault."""
+    if list_error is not None:
+        said = f"the exporters could not be listed: {list_error.message}; grant list on pods in all namespaces"
+        return JobFailure(list_error.reason, said)
+    last = history.scrapes[-1] if history.scrapes else None
+    if last is not None and last.forbidden:
+        return JobFailure(Reason.FORBIDDEN, f"{last.error}; grant get on pods/proxy (deploy/rbac.yaml)")
+    return None
 
 
 def _unset() -> JobFailure:

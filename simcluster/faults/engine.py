@@ -15,6 +15,7 @@ from simcluster.faults import exposure, file, outages
 from simcluster.faults.admission import ForbidJobPods, LimitGpuMemory
 from simcluster.node.context import GPU_RESOURCE, Site
 from simcluster.node.kubelet import NodeKubelet
+from simcluster.objectstore import ObjectStore
 from simcluster.topology import Topology
 
 _log = logging.getLogger(__name__)
@@ -24,6 +25,8 @@ class Target(Protocol):
     """What the engine may touch of a cluster."""
 
     kubelets: dict[str, NodeKubelet]
+
+    objects: ObjectStore
 
     @property
     def site(self) -> Site: ...
@@ -116,11 +119,17 @@ class FaultEngine:
     def _strike(self, action: file.Action, target: Target) -> None:
         if isinstance(action, file.TroubleStorage):
             target.site.claims.trouble(action.storage_class, action.settings, action.node)
-        if isinstance(action, file.TroubleStorage | file.SecondExporter) or not hasattr(action, "node"):
+        if isinstance(action, file.TroubleObjectStore):
+            target.objects.trouble(action.node, action.settings)
+        if isinstance(action, file.TroubleStorage | file.TroubleObjectStore | file.SecondExporter) or not hasattr(
+            action, "node"
+        ):
             return
         for kubelet in _chosen(target.kubelets, action.node):
             if isinstance(action, outages.Outage):
                 self._spawn(outages.carry_out(kubelet, action))
+            elif isinstance(action, file.LimitPair):
+                self._spawn(outages.limit_pair(kubelet, target.kubelets[action.other], action.mbit))
             elif isinstance(action, exposure.Exposure):
                 exposure.expose(kubelet.node, action)
             elif isinstance(action, file.VanishNode):
@@ -159,6 +168,7 @@ def _alter(kubelet: NodeKubelet, action: file.Action) -> None:
             _set_driver(kubelet, action.version)
         case file.RejectPods():
             node.troubles.reject_reason, node.troubles.reject_message = action.reason, action.message
+            node.troubles.reject_labels = dict(action.labels)
         case file.BreakSandbox():
             node.troubles.sandbox_error = action.message
         case file.SilentKubelet():
@@ -193,6 +203,7 @@ def _break(kubelet: NodeKubelet, action: file.BreakGpu) -> None:
         context_error=action.context_error,
         compute_error=action.compute_error,
         flips_bits=action.flips_bits,
+        hangs=action.hangs,
     )
 
 

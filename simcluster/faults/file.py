@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from simcluster.faults.exposure import Exposure
 from simcluster.faults.outages import Outage
 from simcluster.hardware.storage import Settings
+from simcluster.objectstore import Trouble
 
 _FOLDER = Path(__file__).resolve().parent
 EVERY_NODE = "*"
@@ -47,6 +48,7 @@ class BreakGpu(_Strict):
     context_error: int = 0
     compute_error: int = 0
     flips_bits: bool = False
+    hangs: bool = False
 
 
 class HideGpus(_Strict):
@@ -66,10 +68,11 @@ class SetDriver(_Strict):
 
 
 class RejectPods(_Strict):
-    """The kubelet refuses each pod at admission."""
+    """The kubelet refuses each pod at admission, or those that carry these labels."""
 
     do: Literal["reject-pods"]
     node: str
+    labels: dict[str, str] = {}
     reason: str
     message: str
 
@@ -133,6 +136,15 @@ class TruncateMessages(_Strict):
     keep_bytes: Annotated[int, Field(ge=0)]
 
 
+class LimitPair(_Strict):
+    """On the RDMA network two nodes reach each other, and nobody else, at `mbit` only: one bad path of many."""
+
+    do: Literal["limit-pair"]
+    node: str
+    other: str
+    mbit: Annotated[int, Field(gt=0)]
+
+
 class VanishNode(_Strict):
     """A node goes: its processes die, its kubelet falls silent, its Node object is deleted."""
 
@@ -160,13 +172,22 @@ class TroubleStorage(_Strict):
         return given
 
 
+class TroubleObjectStore(_Strict):
+    """The object store serves synthetic objects wrongly to one node or to all."""
+
+    do: Literal["trouble-object-store"]
+    node: str = EVERY_NODE
+    settings: Trouble
+
+
 class TroubleExporter(_Strict):
     """A node's metrics exporter goes wrong: fields as in `hardware.tools.dcgm_troubles.Troubles`."""
 
     do: Literal["trouble-exporter"]
     node: str
     labels: Literal["right", "empty", "absent"] = "right"
-    mapping: Literal["now", "first", "remembered"] = "now"
+    mapping: Literal["now", "first", "kept", "remembered"] = "now"
+    swapped: bool = False
     hung: bool = False
     missing_gpu: int | None = None
     missing_fields: tuple[str, ...] = ()
@@ -228,8 +249,10 @@ Action = Annotated[
     | ForbidPods
     | ExhaustQuota
     | TruncateMessages
+    | LimitPair
     | VanishNode
     | TroubleStorage
+    | TroubleObjectStore
     | TroubleExporter
     | RemoveExporter
     | SecondExporter
@@ -254,12 +277,16 @@ class When(_Strict):
 
 
 class Expectation(_Strict):
-    """What a fault must cause; `subject` is a node's name, `all` nodes, `missing` ones, or the `cluster`."""
+    """What a fault must cause; `subject` is a node's name, `all` nodes, `missing` ones, or the `cluster`.
+
+    `warns` is the metric or fact that must be shown as missed although it decides nothing.
+    """
 
     check: str
     subject: str
     verdict: Literal["PASS", "FAIL", "ERROR", "NOT_RUN"]
     reason: str | None = None
+    warns: str | None = None
 
 
 class Fault(_Strict):
@@ -292,7 +319,7 @@ def read_fault(path: Path) -> Fault:
 def refuse_absent_nodes(faults: Sequence[Fault], nodes: Collection[str]) -> None:
     """Raise `FaultError` for a fault about a node that the topology does not have: it would strike nothing."""
     for fault in faults:
-        named = [getattr(action, "node", EVERY_NODE) for action in fault.action]
+        named = [getattr(action, key, EVERY_NODE) for action in fault.action for key in ("node", "other")]
         named += [fault.at.node] if isinstance(fault.at, When) else []
         for node in named:
             if node != EVERY_NODE and node not in nodes:

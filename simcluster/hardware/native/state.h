@@ -18,7 +18,7 @@ struct gpu {
     unsigned long long ecc_corrected, ecc_uncorrected, throttle, energy_mj, remap_correctable, remap_uncorrectable;
     int max_sm_clock, pcie_gen, pcie_width, pcie_replays, remap_pending, remap_failed, lost, parent;
     char errors[TEXT];
-    int context_error, launch_error, flip;
+    int context_error, launch_error, flip, hang;
     /* what the hardware can do now (MB and millions of multiply-adds' operations a second), and what ails it */
     double mflops, h2d, d2h, hbm, peer;
     int top_clock, throttle_cause, slowdown_c, bad_mib, foreign_percent, frozen, counters_of, xid_at_load, recovery;
@@ -75,6 +75,7 @@ static void read_gpu(const char *line, struct gpu *gpu) {
     gpu->context_error = (int)number_of(line, "context");
     gpu->launch_error = (int)number_of(line, "launch");
     gpu->flip = (int)number_of(line, "flip");
+    gpu->hang = (int)number_of(line, "hang");
     field_of(line, "errors", gpu->errors);
     gpu->throttle = (unsigned long long)number_of(line, "throttle");
     gpu->energy_mj = (unsigned long long)number_of(line, "energy");
