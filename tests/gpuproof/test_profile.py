@@ -370,15 +370,21 @@ class TestShipped:
         assert sorted(path.stem for path in THRESHOLDS.glob("*.toml")) == sorted(SHIPPED)
 
     @pytest.mark.parametrize("name", SHIPPED)
-    def test_the_bound_of_the_product_is_its_formula_rounded_down(self, name: str) -> None:
+    def test_the_bounds_of_the_products_are_their_formulas_rounded_down(self, name: str) -> None:
         got = load_profile(find_profile(name), known_checks=SHIPPED_CHECKS, today=TODAY)
         n = got.workloads["cuda_runtime"]["matrix_size"]
-        [held] = [limit for limit in got.limits_for("cuda_runtime") if limit.name == "gemm_max_relative_error"]
         assert isinstance(n, int)
-        assert isinstance(held.bound, AtMost)
-        bound = n * 2**-24 / (1 - n * 2**-24)
-        assert 0.9999 * bound < held.bound.value <= bound
-        assert held.at == {"dtype": "float32", "n": n}
+        held = {limit.at["dtype"]: limit for limit in got.limits_for("cuda_runtime") if "dtype" in limit.at}
+        assert list(held) == got.workloads["cuda_runtime"]["dtypes"]
+        formulas = {
+            "float32": n * 2**-24 / (1 - n * 2**-24),
+            "tf32": (1 + 2**-10) ** 2 - 1 + n * 2**-23,
+            "bf16": 2**-8 + n * 2**-23,
+        }
+        for dtype, bound in formulas.items():
+            assert isinstance(held[dtype].bound, AtMost)
+            assert 0.999 * bound < getattr(held[dtype].bound, "value", 0.0) <= bound
+            assert held[dtype].at["n"] == n
 
     @pytest.mark.parametrize("name", SHIPPED)
     def test_one_gpu_under_two_names_is_looked_for(self, name: str) -> None:
@@ -389,10 +395,11 @@ class TestShipped:
     @pytest.mark.parametrize("name", SHIPPED)
     def test_all_memory_that_is_asked_for_must_be_tested(self, name: str) -> None:
         got = load_profile(find_profile(name), known_checks=SHIPPED_CHECKS, today=TODAY)
-        [held] = [limit for limit in got.limits_for("cuda_runtime") if limit.name == "memory_tested"]
-        mib = got.workloads["cuda_runtime"]["memory_mib"]
-        assert isinstance(mib, int)
-        assert held.bound == AtLeast(mib * 2**20)
+        [held] = [limit for limit in got.limits_for("cuda_runtime") if limit.name == "memory_tested_fraction"]
+        asked = got.workloads["cuda_runtime"]["memory_fraction"]
+        assert isinstance(held.bound, AtLeast)
+        assert isinstance(asked, float)
+        assert 0.98 * asked <= held.bound.value <= asked
 
     @pytest.mark.parametrize("name", SHIPPED)
     def test_every_number_it_holds_is_one_that_something_reports(self, name: str) -> None:
