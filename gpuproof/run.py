@@ -132,8 +132,8 @@ class Run:
         baseline = self.setting.baseline
         if baseline is not None and baseline.simulated != self.simulated:
             raise WrongClusterError(
-                f"the baseline, run {baseline.run}, says simulated = {baseline.simulated}, and this cluster the "
-                "opposite: numbers of the two say nothing about each other"
+                f"the baseline, run {baseline.run}, says simulated = {baseline.simulated}, this cluster the opposite: "
+                "their numbers say nothing about each other"
             )
         if ClusterSubject().name in self._nodes:
             raise WrongClusterError('a node of the pool is called "cluster", which is the name of the whole; rename it')
