@@ -35,11 +35,15 @@ class ClaimTrial:
     clock: Callable[[], float] = time.monotonic
     samples: list[Sample] = field(default_factory=list)
     facts: dict[str, Fact] = field(default_factory=dict)
+    troubles: list[str] = field(default_factory=list)
+    other_modes: list[str] = field(default_factory=list)
 
     def run(self) -> Measurement:
         """Seconds until bound (infinite: never), share of the size that is offered, access modes, volumes left."""
         for name in self.renderer.storage:
             self._try(name)
+        self.facts["claim_trouble"] = "; ".join(self.troubles) or "none"
+        self.facts["claim_access_modes"] = "; ".join(self.other_modes) or "as asked for"
         return Measurement(
             WORKLOAD, self.renderer.run_id, "", "", 1, 1, samples=tuple(self.samples), facts=dict(self.facts)
         )
@@ -56,7 +60,8 @@ class ClaimTrial:
         bound = shown is not None and _is_bound(shown)
         if not waits:
             self._add("claim_bound", self.clock() - began if bound else math.inf, "s", name)
-        self.facts[f"claim_trouble_{name}"] = "none" if bound else self._trouble(body["metadata"]["name"])
+        if not bound:
+            self.troubles.append(f"{name}: {self._trouble(body['metadata']['name'])}")
         if shown is not None and bound:
             self._look(name, shown)
         gone = self._delete(f"trial-{name}", "" if waits or not shown else raw.text(shown, "spec", "volumeName"))
@@ -69,13 +74,9 @@ class ClaimTrial:
         if offered is not None and asked:
             self._add("claim_capacity_share", offered / asked, "1", name)
         modes = raw.at(claim, "status", "accessModes")
-        self.facts[f"claim_access_mode_{name}"] = (
-            wanted.access_mode
-            if isinstance(modes, list) and wanted.access_mode in modes
-            else ", ".join(map(str, modes))
-            if isinstance(modes, list)
-            else "none"
-        )
+        given = [str(mode) for mode in modes] if isinstance(modes, list) else []
+        if wanted.access_mode not in given:
+            self.other_modes.append(f"{name}: {', '.join(given) or 'none'} instead of {wanted.access_mode}")
 
     def _delete(self, claim: str, volume: str) -> bool:
         """Delete the trial's claim; whether it, and its volume if it has one, are gone in time."""

@@ -94,7 +94,7 @@ def measure(items: Items, given: Mapping[str, Any]) -> Measurement:
     met = set(meeting.wait("hello"))
     meeting.within_s = float(given["staging_s"])
     try:
-        published = publish(work, os.path.join(place, "published"), sorted(met))
+        published = publish(work, os.path.join(place, "objects"), sorted(met))
         for_itself(work, os.path.join(place, "own", me), met)
         if published:
             read_back(work, published, met)
