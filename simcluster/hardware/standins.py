@@ -25,7 +25,7 @@ RDMA_TOOLS = {
 
 
 def install_standins(shim: Path, rdma: Path) -> None:
-    """Fill `shim` with modules/, lib/, gpu/ and monitoring/, and `rdma` with bin/ and lib/, which only some get mounted.
+    """Fill `shim` with modules/, lib/, gpu/ and monitoring/, and `rdma` with bin/ and lib/, mounted for some.
 
     Raises `CompilerMissingError` where nothing can build the libraries.
     """
