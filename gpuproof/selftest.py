@@ -69,7 +69,7 @@ class Fault(BaseModel):
 
     @property
     def outcome(self) -> str:
-        """The decision it must lead to: REJECTED where it makes any check FAIL, ACCEPTED where all it names pass."""
+        """The decision it must lead to: REJECTED where any check is to FAIL, ACCEPTED where all are to cope with it."""
         verdicts = {expected.verdict for expected in self.expects}
         return "REJECTED" if "FAIL" in verdicts else "ACCEPTED" if verdicts == {"PASS"} else "UNDECIDED"
 
@@ -112,6 +112,8 @@ def complaints(fault: Fault | None, reached: Reached, only: Collection[str] = ()
     `only` are the checks that the run was narrowed to, where it was; of the others nothing is expected.
     """
     outcome = fault.outcome if fault else "ACCEPTED"
+    if only and outcome == "ACCEPTED":
+        outcome = "UNDECIDED"  # a narrowed run speaks for nobody
     found = []
     if reached.outcome != outcome or reached.exit_code != EXIT_CODES[outcome]:
         wanted = f"{outcome} with {EXIT_CODES[outcome]}"

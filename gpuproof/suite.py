@@ -27,6 +27,11 @@ class ClusterSubject:
     name: str = "cluster"
 
 
+@dataclass(frozen=True)
+class GangSubject(ClusterSubject):
+    """The cluster as a whole, by one pod on each of its nodes at the same time."""
+
+
 Subject = NodeSubject | ClusterSubject
 
 Answer = Measurement | JobFailure
@@ -43,6 +48,15 @@ class RunWorkload(Protocol):
     """Run `workloads/NAME.py` on the subject, in one Job with the check's other subjects; wait for its answer."""
 
     def __call__(self, name: str, subject: NodeSubject) -> Answer: ...
+
+
+class RunExperiment(Protocol):
+    """Run an experiment of the gang (one pod a node, all GPUs, for all network checks together); wait for its answer.
+
+    `alone` and `transport` answer for a node; `whole`, `ladder` and `localisation` for the gang.
+    """
+
+    def __call__(self, name: str, subject: Subject) -> Answer: ...
 
 
 class ReadExporter(Protocol):
