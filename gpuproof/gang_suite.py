@@ -191,7 +191,7 @@ class GangSuite:
         for pairs in rounds_of_pairs(list(self.nodes), params.partners):
             rounds += self._experiment(pairs, params)
         try:
-            granted = self.session.granted()
+            granted = self.session.pods.granted()
         except ClusterError as error:
             raise GangError(JobFailure(error.reason, f"the gang's pods cannot be listed: {error.message}")) from error
         resource = self.request.rdma_resource or ""
