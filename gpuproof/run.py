@@ -133,8 +133,8 @@ class Run:
         baseline = self.setting.baseline
         if baseline is not None and baseline.simulated != self.simulated:
             raise WrongClusterError(
-                f"the baseline, run {baseline.run}, says simulated = {baseline.simulated}, and this cluster the "
-                "opposite: numbers of the two say nothing about each other"
+                f"the baseline, run {baseline.run}, says simulated = {baseline.simulated}, this cluster the opposite: "
+                "their numbers say nothing about each other"
             )
         if ClusterSubject().name in self._nodes:
             raise WrongClusterError('a node of the pool is called "cluster", which is the name of the whole; rename it')
@@ -339,6 +339,12 @@ class Run:
         if subject.missing:
             return self._absent(check, subject)
         return self._saw(check, subject, self._telemetry.export(check, subject.name, seen))
+
+    def read_prometheus(self, check: str, subject: NodeSubject, seen: Answer) -> Answer:
+        """What Prometheus keeps of the GPUs that a pod on the node saw."""
+        if subject.missing:
+            return self._absent(check, subject)
+        return self._saw(check, subject, self._telemetry.recording(check, subject.name, seen))
 
     def follow_load(self, check: str, subject: NodeSubject, load: Answer) -> Answer:
         """What the exporter told while this check's load held the GPUs, and after all of it was gone."""
