@@ -44,6 +44,7 @@ def test_public_names() -> None:
         "NodeSubject",
         "Observe",
         "ReadExporter",
+        "ReadPrometheus",
         "RunExperiment",
         "RunWorkload",
     ]
