@@ -24,6 +24,7 @@ from gpuproof.expectation import CoverShare, State
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.finding import Context
 from gpuproof.fleet import fleet_medians, seen_values
+from gpuproof.gang_pods import NAME as GANG
 from gpuproof.gang_results import WORKLOAD as GANG_WORKLOAD
 from gpuproof.gang_session import GangSession
 from gpuproof.gang_suite import GangSuite
@@ -303,7 +304,7 @@ class Run:
                 self._in_namespace()
                 inventory = self._inventory if self._sweeper is None else self._sweeper.inventory
                 session = GangSession(self.cluster, self._renderer, inventory, request, self.stop)
-                self.record.job(request.sweep, StartedJob(session.name, nodes, False), self._renderer.namespace)
+                self.record.job(request.sweep, StartedJob(GANG, nodes, False), self._renderer.namespace)
                 GangSuite(session, suite, nodes, gang.publish).run()
 
         gang.start(work, lambda stage, subject, answer: self._gang_said(stages[stage], subject, answer), _explain)
