@@ -179,6 +179,13 @@ def test_counters_tell_the_work_of_the_gpu_that_did_it(container: Container) -> 
     assert (xid, nothing) == (0, (0, 0))
 
 
+def test_work_is_counted_for_the_gpu_that_a_process_was_confined_to(container: Container) -> None:
+    program = f"import os\nos.environ['CUDA_VISIBLE_DEVICES'] = {container.node.gpus[1].uuid!r}\n" + PRELUDE
+    seen = container.run(COUNTERS.replace("gpus[0]", "gpus[1]"), prelude=program)
+    assert seen["activity"][0] == 0
+    assert seen["activity"][1] > 0
+
+
 def test_counters_can_stand_still_be_anothers_or_hold_foreign_work(container: Container) -> None:
     container.node.change(0, counters_frozen=True)
     container.node.change(1, foreign_percent=40)
