@@ -12,6 +12,7 @@ from gpuproof.suite import (
     NodeSubject,
     Observe,
     ReadExporter,
+    ReadPrometheus,
     RunExperiment,
     RunWorkload,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "NodeSubject",
     "Observe",
     "ReadExporter",
+    "ReadPrometheus",
     "RunExperiment",
     "RunWorkload",
 ]

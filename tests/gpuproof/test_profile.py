@@ -351,6 +351,11 @@ class TestExtends:
         assert (got.cluster.nodes, got.files[0]) == (3, THRESHOLDS / "simulated.toml")
 
 
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
 class TestShipped:
     @pytest.mark.parametrize("name", SHIPPED)
     def test_it_loads_and_nothing_blocks_it(self, name: str) -> None:
@@ -407,6 +412,16 @@ class TestShipped:
             files = [source_files(program) for program in programs[limit.check]]
             pod = "".join(text for each in files for text in each.values())
             assert limit.name.startswith(LABEL_FACT) or f'"{limit.name}"' in api + pod, limit.key
+
+    def test_numbers_of_whole_gpus_are_only_recorded_of_shares(self, tmp_path: Path) -> None:
+        site = 'schema = 1\nprofile = "s"\nextends = "h100-sxm-8x-ib400"\n[cluster]\ngpu_sharing = "time-slicing"\n'
+        site += "physical_gpus_per_node = 2\n"
+        got, whole = (
+            load_profile(path, known_checks=SHIPPED_CHECKS, today=TODAY)
+            for path in (_written(tmp_path / "s.toml", site), find_profile("h100-sxm-8x-ib400"))
+        )
+        memory = [[limit.severity for limit in each.limits if limit.name == "gpu_memory"] for each in (got, whole)]
+        assert memory == [[Severity.RECORD_ONLY], [Severity.WARN]]
 
     @pytest.mark.parametrize("name", SHIPPED)
     def test_the_device_is_named_once(self, name: str) -> None:
