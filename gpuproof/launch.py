@@ -34,6 +34,8 @@ from gpuproof.cluster.kube import connect
 from gpuproof.cluster.port import Cluster, ClusterError
 from gpuproof.decision import Decision
 from gpuproof.expectation import State
+from gpuproof.gang_params import STAGES, ParamsError, read_params, refuse_tool
+from gpuproof.gang_results import WORKLOAD as GANG_WORKLOAD
 from gpuproof.manifests import ManifestError, check_pod_settings
 from gpuproof.noted import noting
 from gpuproof.pod_shape import PodShapeError, read_shape
@@ -246,6 +248,7 @@ def read(options: Options) -> tuple[tuple[Check, ...], Profile]:
         if name not in profile.checks:
             raise LaunchError(f"--only {name}: no such check; there are {', '.join(sorted(profile.checks))}")
     _refuse_unknown_parameters(checks, profile, workload_folders(options.folders))
+    _refuse_experiments(checks, profile)
     if options.image is not None:
         profile = replace(profile, pod={**profile.pod, "image": options.image})
     try:
@@ -266,8 +269,10 @@ def _refuse_unknown_parameters(checks: Sequence[Check], profile: Profile, folder
                 )
             known |= set(taken)
             _refuse_unknown_claims(check, workload, profile, folders)
+        if check.experiments:
+            known |= set(parameters_of(GANG_WORKLOAD, folders) or ())
         # A check that runs no program has nothing to compare its parameters with.
-        for name in profile.workloads.get(check.name, {}) if check.workloads else ():
+        for name in profile.workloads.get(check.name, {}) if check.workloads or check.experiments else ():
             if name not in known:
                 near = difflib.get_close_matches(name, known, 1)
                 raise LaunchError(
@@ -276,6 +281,27 @@ def _refuse_unknown_parameters(checks: Sequence[Check], profile: Profile, folder
                     f"  found:    {name}\n"
                     f"  next:     {f'write {near[0]}' if near else 'delete it'}: no program of the check takes it"
                 )
+
+
+def _refuse_experiments(checks: Sequence[Check], profile: Profile) -> None:
+    """Experiments that nobody knows, that two checks ask for, or whose parameters do not do."""
+    asked_by: dict[str, Check] = {}
+    for check in checks:
+        for stage in check.experiments:
+            if stage not in STAGES:
+                raise LaunchError(f"{check.file}: no experiment {stage!r}; there are {', '.join(STAGES)}")
+            if stage in asked_by:
+                raise LaunchError(f"{check.file}: {asked_by[stage].file} asks for the experiment {stage!r}; one may")
+            asked_by[stage] = check
+            if profile.checks[check.name].state is State.NOT_APPLICABLE:
+                continue
+            try:
+                refuse_tool(stage, read_params(profile.workloads.get(check.name, {})))
+            except ParamsError as error:
+                raise LaunchError(
+                    f"{profile.path}: [workload.{check.name}] {error}\n"
+                    f"  next:     correct it; thresholds/simulated.toml has every key of an experiment"
+                ) from error
 
 
 def _refuse_unknown_claims(check: Check, workload: str, profile: Profile, folders: Sequence[Path]) -> None:

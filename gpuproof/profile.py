@@ -11,8 +11,19 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gpuproof.expectation import CheckState, ClusterExpectation, Deadlines, Scope, State, Storage, Telemetry, Waiver
+from gpuproof.expectation import (
+    CheckState,
+    ClusterExpectation,
+    Dataset,
+    Deadlines,
+    Scope,
+    State,
+    Storage,
+    Telemetry,
+    Waiver,
+)
 from gpuproof.limits import Asks, Limit, provenance_block
+from gpuproof.profile_dataset import merge_dataset
 from gpuproof.profile_error import Loc, ProfileError, Source, describe, from_toml, nearest
 from gpuproof.profile_explain import explain
 from gpuproof.profile_limits import refuse_duplicates
@@ -65,6 +76,7 @@ class Profile:
     deadlines: Deadlines
     storage: Mapping[str, Storage] = field(default_factory=dict)
     """What workloads mount as claims, by the name that their `POD` uses."""
+    dataset: Dataset | None = None
     telemetry: Telemetry | None = None
 
     def limits_for(self, check: str) -> tuple[Limit, ...]:
@@ -143,7 +155,7 @@ def _checked(chain: Chain, path: Path, known_checks: Mapping[str, Asks], today: 
     checks, origins = merge_checks(chain, top, known_checks)
     limits = merge_limits(chain, cluster, checks, origins, known_checks)
     refuse_undecided_checks(top, checks, limits)
-    refuse_unheld_extras(chain, cluster, limits)
+    refuse_unheld_extras(chain, cluster, checks, limits)
     return Profile(
         name=top_file.profile,
         path=path,
@@ -159,6 +171,7 @@ def _checked(chain: Chain, path: Path, known_checks: Mapping[str, Asks], today: 
         workloads=merge_workloads(chain, checks),
         deadlines=merge_deadlines(chain, top),
         storage=merge_storage(chain),
+        dataset=merge_dataset(chain, merge_storage(chain)),
         telemetry=merge_telemetry(chain, top),
     )
 

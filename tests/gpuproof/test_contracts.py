@@ -39,10 +39,12 @@ def test_public_names() -> None:
         "Answer",
         "ClusterSubject",
         "FollowLoad",
+        "GangSubject",
         "Hold",
         "NodeSubject",
         "Observe",
         "ReadExporter",
+        "RunExperiment",
         "RunWorkload",
     ]
     assert sorted(gpuproof.__all__) == expected
