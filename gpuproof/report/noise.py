@@ -40,7 +40,7 @@ def unpaired_p(before: Sequence[float], after: Sequence[float]) -> float:
 
 def _ranks(values: Sequence[float]) -> Numbers:
     """The place of each value among all of them, equal ones sharing theirs."""
-    return pd.Series(values, dtype=float).rank().to_numpy(dtype=float)
+    return np.asarray(pd.Series(values, dtype=float).rank(), dtype=np.float64)
 
 
 def least_unpaired_p(before: Sequence[float], after: Sequence[float]) -> float:

@@ -60,12 +60,12 @@ def test_a_heat_map_shades_from_the_lowest_to_the_highest() -> None:
     assert shades == ["h0", "h4", "h7", "none"]
 
 
-def network(**more: object) -> Script:
+def network() -> Script:
     """A run whose samples have sizes, pairs and GPUs."""
     script, nodes = Script(), synthetic.names(4)
     limit = synthetic.limit("nccl.busbw", "nccl", "busbw", ">= 40 GB/s", "GB/s", at={"bytes": 1 << 20})
     check = {"check": "nccl", "state": "required", "question": "Is it fast?", "why": "It is what was paid for."}
-    synthetic.begin(script, nodes, checks=[check], limits=[limit], **more)
+    synthetic.begin(script, nodes, checks=[check], limits=[limit])
     script.lines[2]["subjects"] = [{"check": "nccl", "subject": "cluster", "required": True}]
     samples = [
         {
