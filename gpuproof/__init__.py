@@ -15,6 +15,7 @@ from gpuproof.suite import (
     ReadPrometheus,
     RunExperiment,
     RunWorkload,
+    TryClaims,
 )
 
 __all__ = [
@@ -29,5 +30,6 @@ __all__ = [
     "ReadPrometheus",
     "RunExperiment",
     "RunWorkload",
+    "TryClaims",
 ]
 __version__ = "0.1.0"

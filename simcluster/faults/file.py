@@ -172,6 +172,15 @@ class TroubleStorage(_Strict):
         return given
 
 
+class ChangeStorageClass(_Strict):
+    """A storage class is made with other fields or parameters, e.g. `{ reclaimPolicy = "Retain" }`."""
+
+    do: Literal["change-storage-class"]
+    storage_class: str
+    fields: dict[str, str] = {}
+    parameters: dict[str, str] = {}
+
+
 class TroubleObjectStore(_Strict):
     """The object store serves synthetic objects wrongly to one node or to all."""
 
@@ -262,6 +271,7 @@ Action = Annotated[
     | VanishNode
     | TroubleStorage
     | TroubleObjectStore
+    | ChangeStorageClass
     | TroubleExporter
     | RemoveExporter
     | SecondExporter

@@ -405,8 +405,12 @@ class TestShipped:
     def test_every_number_it_holds_is_one_that_something_reports(self, name: str) -> None:
         got = load_profile(find_profile(name), known_checks=SHIPPED_CHECKS, today=TODAY)
         harness = THRESHOLDS.parent / "gpuproof"
-        seen_by_the_harness = [harness / "observation.py", *(harness / "telemetry").glob("*.py")]
-        seen_by_the_harness += harness.glob("gang_*.py")
+        seen_by_the_harness = [
+            harness / "observation.py",
+            harness / "claim_trial.py",
+            *(harness / "telemetry").glob("*.py"),
+            *harness.glob("gang_*.py"),
+        ]
         api = "".join(file.read_text(encoding="utf-8") for file in seen_by_the_harness)
         programs = {check.name: check.workloads for check in load_checks()}
         for limit in got.limits:
