@@ -32,6 +32,7 @@ from gpuproof.cluster.kube import connect
 from gpuproof.cluster.port import Cluster, ClusterError
 from gpuproof.decision import Decision, DecisionOutcome, exit_code
 from gpuproof.manifests import ManifestError, check_pod_settings
+from gpuproof.pod_shape import PodShapeError, read_shape
 from gpuproof.profile import Profile, load_profile
 from gpuproof.profile_error import ProfileError
 from gpuproof.record import Recorder, RecordError, read_record
@@ -223,6 +224,10 @@ def _refuse_unknown_parameters(checks: Sequence[Check], profile: Profile, folder
                     f"{check.file}: runs the workload {workload!r}, and there is no workloads/{workload}.py"
                 )
             known |= set(taken)
+            try:
+                read_shape(workload, folders)
+            except PodShapeError as error:
+                raise LaunchError(str(error)) from error
         # A check that runs no program has nothing to compare its parameters with.
         for name in profile.workloads.get(check.name, {}) if check.workloads else ():
             if name not in known:

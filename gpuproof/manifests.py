@@ -16,6 +16,8 @@ from typing import Any
 import jinja2
 import yaml
 
+from gpuproof.expectation import Rdma
+from gpuproof.pod_shape import WHOLE_NODE, PodShape
 from gpuproof.podguard import OWN_ENV, touched
 from gpuproof.podpatch import PatchError, patch_template
 
@@ -85,6 +87,7 @@ class SweepJob:
     params: Mapping[str, Any] = field(default_factory=dict)
     only: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    shape: PodShape = WHOLE_NODE
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,8 @@ class Renderer:
     pod: PodSettings
     folders: tuple[Path, ...] = (WORKLOADS,)
     """Where programs are looked for, the project's own first."""
+    rdma: Rdma | None = None
+    """What a pod asks for whose shape says `rdma`: all that the profile expects of a node."""
 
     def namespace_object(self) -> dict[str, Any]:
         """The run's namespace."""
@@ -126,8 +131,8 @@ class Renderer:
             node_names=list(job.only or job.exclude),
             node_operator="In" if job.only else "NotIn",
             gpu_resource=self.gpu_resource,
-            gpus=job.gpus,
-            gpu_limits={self.gpu_resource: str(job.gpus)},
+            limits=self._limits(job),
+            claims=[{"name": name, "claim": claim_name(name)} for name in job.shape.claims],
             image=self.pod.image,
             python=self.pod.python,
             start=escape(_START.format(module=f"workloads.{job.workload}")),
@@ -137,6 +142,12 @@ class Renderer:
         )
         rendered["spec"]["template"] = self._patched(rendered["spec"]["template"])
         return rendered
+
+    def _limits(self, job: SweepJob) -> dict[str, str]:
+        limits = {self.gpu_resource: str(job.gpus)} if job.gpus else {}
+        if job.shape.rdma and self.rdma is not None:
+            limits[self.rdma.resource] = str(self.rdma.per_node)
+        return limits
 
     def _patched(self, template: Mapping[str, Any]) -> dict[str, Any]:
         env = [{"name": key, "value": escape(value)} for key, value in sorted(self.pod.env.items())]
@@ -167,6 +178,11 @@ def check_pod_settings(
     # Values that no patch names by chance: what equals the sweep's own would not be seen as a change.
     params, number = {"check": "pod"}, 999_983
     renderer.sweep(SweepJob("check-1", "check-1", "check", "check", 1, number, number, 1, params, only=("check",)))
+
+
+def claim_name(storage: str) -> str:
+    """The PersistentVolumeClaim's name for a storage of the profile, in the run's namespace."""
+    return f"claim-{storage}"
 
 
 def sources_name(workload: str) -> str:

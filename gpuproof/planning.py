@@ -23,6 +23,7 @@ from gpuproof.launch import LaunchError, Options, reach, read, release
 from gpuproof.limits import Limit
 from gpuproof.manifests import Renderer, SweepJob
 from gpuproof.plan import Plan, judge_coverage, make_plan, scope_labels
+from gpuproof.pod_shape import read_shape
 from gpuproof.profile import Profile
 from gpuproof.run import Setting, renderer, today
 
@@ -50,7 +51,7 @@ def print_plan(options: Options, render: bool) -> int:
     absent = [node.name for node in plan.nodes if node.missing]
     if absent:
         console.print(f"missing: {len(absent)} of {plan.expected_nodes} expected nodes are not in the cluster")
-    console.print(_cost_table(checks, profile, plan))
+    console.print(_cost_table(checks, profile, plan, workload_folders(options.folders)))
     for check in checks:
         if profile.checks[check.name].state is not State.NOT_APPLICABLE:
             console.print(_limit_table(check, profile))
@@ -95,14 +96,17 @@ def _checks(folders: tuple[Path, ...]) -> tuple[Check, ...]:
         raise LaunchError(str(error)) from error
 
 
-def _cost_table(checks: Sequence[Check], profile: Profile, plan: Plan) -> Table:
+def _cost_table(checks: Sequence[Check], profile: Profile, plan: Plan, folders: Sequence[Path]) -> Table:
     table = _table("what would run", "check", "state", "subjects", "pods", "GPU-minutes at most")
     longest_s = profile.deadlines.starting_s + profile.deadlines.running_s
     for check in checks:
         subjects = sum(subject.check == check.name for subject in plan.subjects)
         runs = profile.checks[check.name].state is not State.NOT_APPLICABLE
-        pods = len(check.workloads) * sum(not node.missing for node in plan.nodes) if runs else 0
-        minutes = pods * profile.cluster.gpus_per_node * longest_s / SECONDS_A_MINUTE
+        present = sum(not node.missing for node in plan.nodes)
+        pods = len(check.workloads) * present if runs else 0
+        shapes = [read_shape(workload, folders) for workload in check.workloads] if runs else []
+        gpus = present * sum(shape.gpus_of(profile.cluster.gpus_per_node) for shape in shapes)
+        minutes = gpus * longest_s / SECONDS_A_MINUTE
         state = str(profile.checks[check.name].state)
         table.add_row(check.name, state, str(subjects), str(pods), f"{minutes:.0f}")
     return table
@@ -164,7 +168,7 @@ _Readable.add_representer(str, _text)
 
 
 def _sweep(made: Renderer, check: Check, workload: str, profile: Profile, plan: Plan) -> dict[str, object]:
-    limits = profile.deadlines
+    limits, shape = profile.deadlines, read_shape(workload, made.folders)
     return made.sweep(
         SweepJob(
             name=f"{check.name.replace('_', '-')}-1",
@@ -172,7 +176,8 @@ def _sweep(made: Renderer, check: Check, workload: str, profile: Profile, plan: 
             check=check.name,
             workload=workload,
             pods=sum(not node.missing for node in plan.nodes),
-            gpus=profile.cluster.gpus_per_node,
+            gpus=shape.gpus_of(profile.cluster.gpus_per_node),
+            shape=shape,
             world_size=1,
             active_deadline_s=int(limits.scheduling_s + limits.pulling_s + limits.starting_s + limits.running_s),
             params={**profile.workloads.get(check.name, {}), "device": profile.cluster.device},

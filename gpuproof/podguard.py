@@ -52,8 +52,10 @@ def _measure_kept(old: Raw, new: Raw, gpu_resource: str) -> Iterator[tuple[str, 
         mounts[1],
     )
     for kind in ("limits", "requests"):
-        pair = [raw.at(spec, "resources", kind, gpu_resource) for spec in (old, new)]
-        yield f"{where}.resources.{kind}.{gpu_resource}", "[cluster] gpus_per_node says how many GPUs", pair[0], pair[1]
+        for name in dict.fromkeys([gpu_resource, *raw.mapping(old, "resources", kind)]):
+            why = f"[cluster] says how many {'GPUs' if name == gpu_resource else name} a pod gets"
+            pair = [raw.at(spec, "resources", kind, name) for spec in (old, new)]
+            yield f"{where}.resources.{kind}.{name}", why, pair[0], pair[1]
 
 
 def _placement_kept(before: Raw, after: Raw) -> Iterator[tuple[str, str, object, object]]:

@@ -28,6 +28,7 @@ from gpuproof.jobs import NotVisited, OnResult, RunNamespace, StartedJob, Sweepe
 from gpuproof.manifests import WORKLOADS, PodSettings, Renderer
 from gpuproof.observation import observe_cluster, observe_node
 from gpuproof.plan import Plan, judge_coverage, make_plan, scope_labels
+from gpuproof.pod_shape import read_shape
 from gpuproof.profile import Profile
 from gpuproof.record import Recorder
 from gpuproof.resume import Circumstances, Earlier
@@ -225,6 +226,7 @@ class Run:
     def _start_sweep(self, check: str, workload: str) -> Sweep:
         profile = self.setting.profile
         names = [subject.name for subject in self.plan.nodes if not subject.missing]
+        shape = read_shape(workload, self.setting.folders)
         request = SweepRequest(
             check=check,
             workload=workload,
@@ -232,8 +234,9 @@ class Run:
             candidates=tuple(
                 name for name in names if (check, name) in self.asked and self.settled(check, name) is None
             ),
-            gpus_per_pod=profile.cluster.gpus_per_node,
+            gpus_per_pod=shape.gpus_of(profile.cluster.gpus_per_node),
             deadlines=profile.deadlines,
+            shape=shape,
         )
         sweep = Sweep(request)
         sweep.start(self._sweep, self.stop, lambda result: self._took(check, workload, result), _explain)
@@ -402,6 +405,7 @@ def renderer(setting: Setting) -> Renderer:
         gpu_resource=profile.cluster.gpu_resource,
         pod=PodSettings.from_mapping(profile.pod),
         folders=setting.folders,
+        rdma=profile.cluster.rdma,
     )
 
 

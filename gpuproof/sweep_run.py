@@ -245,6 +245,7 @@ class SweepRun:
             pods=len(nodes),
             gpus=request.gpus_per_pod,
             world_size=request.world_size,
+            shape=request.shape,
             active_deadline_s=math.ceil(pod_s) + _MARGIN_S,
             params=request.params,
             only=only,

@@ -11,6 +11,7 @@ from typing import Any
 
 from gpuproof.expectation import Deadlines
 from gpuproof.failure import JobFailure
+from gpuproof.pod_shape import WHOLE_NODE, PodShape
 from workloads.contract import Measurement
 
 
@@ -29,6 +30,7 @@ class SweepRequest:
     gpus_per_pod: int
     deadlines: Deadlines
     world_size: int = 1
+    shape: PodShape = WHOLE_NODE
     excluded: tuple[str, ...] = ()
 
 

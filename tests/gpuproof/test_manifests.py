@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from gpuproof.expectation import Rdma
 from gpuproof.manifests import (
     ManifestError,
     PodSettings,
@@ -20,6 +22,7 @@ from gpuproof.manifests import (
     shorter_selection,
     source_files,
 )
+from gpuproof.pod_shape import PodShape
 from gpuproof.podpatch import PatchError, merge, patch_template
 
 
@@ -68,6 +71,31 @@ def test_the_sweep_job() -> None:
     assert pod["restartPolicy"] == "Never"
     (rule,) = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert rule["labelSelector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
+
+
+def test_a_program_that_needs_no_gpu_asks_for_none() -> None:
+    measure = containers(renderer().sweep(job(gpus=0, shape=PodShape(gpus="none"))))["measure"]
+    assert "resources" not in measure
+
+
+def test_rdma_and_claims_go_to_the_pod_whose_program_asks_for_them() -> None:
+    shape = PodShape(rdma=True, claims=("shared",))
+    fabric = Rdma("rdma/ib", 2, 400, "InfiniBand")
+    made = replace(renderer(), rdma=fabric).sweep(job(shape=shape))
+    measure = containers(made)["measure"]
+    assert measure["resources"]["limits"] == {"nvidia.com/gpu": "2", "rdma/ib": "2"}
+    (mount,) = [m for m in measure["volumeMounts"] if m["mountPath"] == "/gpuproof/claims/shared"]
+    (volume,) = [v for v in made["spec"]["template"]["spec"]["volumes"] if v["name"] == mount["name"]]
+    assert volume["persistentVolumeClaim"] == {"claimName": "claim-shared"}
+    plain = replace(renderer(), rdma=fabric).sweep(job())
+    assert containers(plain)["measure"]["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+
+
+def test_a_patch_must_not_change_how_many_rdma_devices_a_pod_gets() -> None:
+    entry = {"name": "measure", "resources": {"limits": {"rdma/ib": "1"}}}
+    patched = replace(renderer(containers=[entry]), rdma=Rdma("rdma/ib", 2, 400, "InfiniBand"))
+    with pytest.raises(ManifestError, match=r"resources\.limits\.rdma/ib"):
+        patched.sweep(job(shape=PodShape(rdma=True)))
 
 
 def test_measure_owns_the_gpus_and_hold_sees_none() -> None:
