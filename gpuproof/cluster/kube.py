@@ -150,6 +150,12 @@ class KubeCluster:
             raise ClusterError(Reason.HARNESS_ERROR, f"the log of {pod} is lost: {text[:200]}", 200)
         return text
 
+    def follow_log(self, namespace: str, pod: str, container: str, *, since: str = "") -> Answer:
+        """See the port."""
+        path = Resource("api/v1", "pods").path(namespace, pod, "log")
+        query = [("container", container), ("follow", "true"), ("timestamps", "true")]
+        return self._open_stream(path, [*query, ("sinceTime", since)] if since else query)
+
     def may(self, verb: str, resource: Resource, *, namespace: str | None = None) -> bool:
         """Ask the API server itself (SelfSubjectAccessReview)."""
         group = resource.prefix.split("/")[1] if resource.prefix.startswith("apis/") else ""
@@ -169,7 +175,7 @@ class KubeCluster:
             self._credentials.reload(answer.generation)
             answer = self._send("GET", path, query, None, read_s=self._patience.quiet_watch_s)
         if answer.status != 200:
-            raise error_of(answer, answer.body(self._patience.call_s), "watch " + path)
+            raise error_of(answer, answer.body(self._patience.call_s), "GET " + path)
         self._outage.over()
         return answer
 

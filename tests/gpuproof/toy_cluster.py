@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuproof.cluster.port import JOBS, NODES, PODS, ClusterError, Counters, Listing, Resource, WatchEvent
+from gpuproof.cluster.port import JOBS, NODES, PODS, ClusterError, Counters, Listing, LogStream, Resource, WatchEvent
 from gpuproof.cluster.raw import Raw
 from gpuproof.failure import Reason
 from gpuproof.inventory import Inventory, read_inventory
@@ -181,6 +181,10 @@ class ToyCluster:
         self._requests += 1
         self.logs_read.append(pod)
         return f"log of {pod}"
+
+    def follow_log(self, namespace: str, pod: str, container: str, *, since: str = "") -> LogStream:
+        """No pod of this cluster says anything."""
+        raise ClusterError(Reason.HARNESS_ERROR, "no log", 404)
 
     def may(self, verb: str, resource: Resource, *, namespace: str | None = None) -> bool:
         """Everything."""
