@@ -75,6 +75,21 @@ class ClusterExpectation:
 
 
 @dataclass(frozen=True)
+class Storage:
+    """
+    One storage of the profile's `[storage.NAME]`: what a claim in the run's namespace asks for, and what it is for.
+
+    `size` is a Kubernetes quantity with a binary unit, e.g. "64Gi". `purpose` is shown and never judged.
+    """
+
+    name: str
+    storage_class: str
+    size: str
+    access_mode: str
+    purpose: str = ""
+
+
+@dataclass(frozen=True)
 class CoverAll:
     """Every expected node of the pool is judged in this run."""
 

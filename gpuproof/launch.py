@@ -31,6 +31,7 @@ from gpuproof.catalogue import (
 from gpuproof.cluster.kube import connect
 from gpuproof.cluster.port import Cluster, ClusterError
 from gpuproof.decision import Decision, DecisionOutcome, exit_code
+from gpuproof.expectation import State
 from gpuproof.manifests import ManifestError, check_pod_settings
 from gpuproof.pod_shape import PodShapeError, read_shape
 from gpuproof.profile import Profile, load_profile
@@ -224,10 +225,7 @@ def _refuse_unknown_parameters(checks: Sequence[Check], profile: Profile, folder
                     f"{check.file}: runs the workload {workload!r}, and there is no workloads/{workload}.py"
                 )
             known |= set(taken)
-            try:
-                read_shape(workload, folders)
-            except PodShapeError as error:
-                raise LaunchError(str(error)) from error
+            _refuse_unknown_claims(check, workload, profile, folders)
         # A check that runs no program has nothing to compare its parameters with.
         for name in profile.workloads.get(check.name, {}) if check.workloads else ():
             if name not in known:
@@ -238,6 +236,25 @@ def _refuse_unknown_parameters(checks: Sequence[Check], profile: Profile, folder
                     f"  found:    {name}\n"
                     f"  next:     {f'write {near[0]}' if near else 'delete it'}: no program of the check takes it"
                 )
+
+
+def _refuse_unknown_claims(check: Check, workload: str, profile: Profile, folders: Sequence[Path]) -> None:
+    try:
+        shape = read_shape(workload, folders)
+    except PodShapeError as error:
+        raise LaunchError(str(error)) from error
+    if profile.checks[check.name].state is State.NOT_APPLICABLE:
+        return
+    for name in shape.claims:
+        if name not in profile.storage:
+            near = difflib.get_close_matches(name, profile.storage, 1)
+            raise LaunchError(
+                f"{profile.path}: [storage.{name}]\n"
+                f"  expected: the storage that workloads/{workload}.py of the check {check.name} mounts\n"
+                f"  found:    {', '.join(sorted(profile.storage)) or 'no [storage] at all'}\n"
+                f"  next:     {f'rename [storage.{near[0]}]' if near else f'add [storage.{name}]'} "
+                f"with storage_class, size and access_mode, or make {check.name} not-applicable with a reason"
+            )
 
 
 def reach(options: Options) -> tuple[Cluster, simulation.Simulation | None]:

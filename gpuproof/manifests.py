@@ -16,7 +16,7 @@ from typing import Any
 import jinja2
 import yaml
 
-from gpuproof.expectation import Rdma
+from gpuproof.expectation import Rdma, Storage
 from gpuproof.pod_shape import WHOLE_NODE, PodShape
 from gpuproof.podguard import OWN_ENV, touched
 from gpuproof.podpatch import PatchError, patch_template
@@ -103,6 +103,8 @@ class Renderer:
     """Where programs are looked for, the project's own first."""
     rdma: Rdma | None = None
     """What a pod asks for whose shape says `rdma`: all that the profile expects of a node."""
+    storage: Mapping[str, Storage] = field(default_factory=dict)
+    """The profile's storages by name, of which a shape names those to mount."""
 
     def namespace_object(self) -> dict[str, Any]:
         """The run's namespace."""
@@ -112,6 +114,20 @@ class Renderer:
         """The ConfigMap with the workload's program and every module of `workloads` that it imports."""
         files = source_files(workload, self.folders)
         return _render("sources.yaml.j2", name=sources_name(workload), labels=self._labels(), files=files)
+
+    def claim(self, name: str) -> dict[str, Any]:
+        """The claim on a storage of the profile; raises `ManifestError` where the profile has none of that name."""
+        if name not in self.storage:
+            raise ManifestError(f"no [storage.{name}] in the profile: there is {', '.join(self.storage) or 'none'}")
+        wanted = self.storage[name]
+        return _render(
+            "claim.yaml.j2",
+            name=claim_name(name),
+            labels=self._labels(),
+            access_mode=wanted.access_mode,
+            storage_class=wanted.storage_class,
+            size=wanted.size,
+        )
 
     def sweep(self, job: SweepJob) -> dict[str, Any]:
         """The Indexed Job, with the profile's patch merged into its pod template."""

@@ -148,10 +148,14 @@ def _print_manifests(checks: Sequence[Check], profile: Profile, plan: Plan, fold
     setting = Setting("run-id", profile, tuple(checks), (), simulated=False, folders=folders)
     made = renderer(setting)
     documents = [made.namespace_object()]
+    claims: set[str] = set()
     for check in checks:
         if profile.checks[check.name].state is State.NOT_APPLICABLE:
             continue
         for workload in check.workloads:
+            wanted = [name for name in read_shape(workload, folders).claims if name not in claims]
+            documents += [made.claim(name) for name in wanted]
+            claims.update(wanted)
             documents += [made.sources(workload), _sweep(made, check, workload, profile, plan)]
     yaml.dump_all(documents, sys.stdout, Dumper=_Readable, sort_keys=False, width=120, allow_unicode=True)
 

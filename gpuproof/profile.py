@@ -5,13 +5,13 @@ import hashlib
 import math
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from gpuproof.expectation import CheckState, ClusterExpectation, Deadlines, Scope, State, Waiver
+from gpuproof.expectation import CheckState, ClusterExpectation, Deadlines, Scope, State, Storage, Waiver
 from gpuproof.limits import Asks, Limit, provenance_block
 from gpuproof.profile_error import Loc, ProfileError, Source, describe, from_toml, nearest
 from gpuproof.profile_explain import explain
@@ -25,6 +25,7 @@ from gpuproof.profile_merge import (
     merge_limits,
     merge_pod,
     merge_scope,
+    merge_storage,
     merge_waivers,
     merge_workloads,
     refuse_undecided_checks,
@@ -61,6 +62,8 @@ class Profile:
     waivers: tuple[Waiver, ...]
     workloads: Mapping[str, Mapping[str, Parameter]]
     deadlines: Deadlines
+    storage: Mapping[str, Storage] = field(default_factory=dict)
+    """What workloads mount as claims, by the name that their `POD` uses."""
 
     def limits_for(self, check: str) -> tuple[Limit, ...]:
         """Return the limits of one check, in the order of the files."""
@@ -130,6 +133,7 @@ def load_profile(path: Path, *, known_checks: Mapping[str, Asks], today: dt.date
         waivers=merge_waivers(chain, checks, today),
         workloads=merge_workloads(chain, checks),
         deadlines=merge_deadlines(chain, top),
+        storage=merge_storage(chain),
     )
 
 

@@ -32,6 +32,14 @@ _EXPECTED = {
     "too_short": "at least one entry",
 }
 
+_PATTERNS = {
+    "http": "the http(s) address of the page with the number",
+    "Mi|Gi": 'a whole number and a binary unit without a blank, e.g. "64Gi"',
+    "[-.a-z0-9]": "the name of a storage class: lower-case letters, digits, dots and dashes",
+    "{0,40}": "a name of lower-case letters, digits and dashes, 42 at most",
+}
+"""What a text that does not match is told, by a part of the model's pattern."""
+
 
 def explain(source: Source, error: ValidationError) -> ProfileError:
     """Return the first complaint in full, with the keys of the others."""
@@ -49,6 +57,8 @@ def _misspelt_first(detail: ErrorDetails) -> bool:
 
 
 def _file_loc(loc: tuple[int | str, ...]) -> Loc:
+    # "[key]" is the model's word for a name of a table that is none.
+    loc = tuple(part for part in loc if part != "[key]")
     return tuple(part for i, part in enumerate(loc) if not (i and part in _TAGS.get(str(loc[i - 1]), set())))
 
 
@@ -76,8 +86,10 @@ def _words(detail: ErrorDetails, loc: Loc) -> tuple[str, str, str]:
 
 
 def _plain(kind: str, context: dict[str, Any], message: str) -> str:
-    if kind == "string_pattern_mismatch" and "http" in str(context.get("pattern")):
-        return "the http(s) address of the page with the number"
+    pattern = str(context.get("pattern")) if kind == "string_pattern_mismatch" else ""
+    for part, meaning in _PATTERNS.items():
+        if part in pattern:
+            return meaning
     if kind == "literal_error" and context["expected"] == "'all'":
         return "'all', or { at_least = 0.9, within_days = 7 }, or { canary = { label = \"value\" }, nodes = 2 }"
     if kind == "value_error":
@@ -88,6 +100,6 @@ def _plain(kind: str, context: dict[str, Any], message: str) -> str:
 def _known(loc: tuple[int | str, ...]) -> list[str]:
     words = [str(part) for part in loc[:-1] if not isinstance(part, int)]
     table = ".".join(words)
-    if words[:1] == ["checks"]:
-        table = "checks.*"
+    if words[:1] == ["checks"] or (words[:1] == ["storage"] and len(words) > 1):
+        table = f"{words[0]}.*"
     return known_keys(table) if table in TABLES else []

@@ -17,6 +17,7 @@ from gpuproof.expectation import (
     Scalar,
     Scope,
     State,
+    Storage,
     Waiver,
 )
 from gpuproof.limits import Asks, Limit, Severity
@@ -257,6 +258,11 @@ def merge_workloads(chain: Chain, checks: Mapping[str, CheckState]) -> Mapping[s
             if checks[check].state is not State.NOT_APPLICABLE:
                 merged.setdefault(check, {}).update(parameters)
     return merged
+
+
+def merge_storage(chain: Chain) -> Mapping[str, Storage]:
+    """Return the storages by name; a later file replaces a whole table."""
+    return {name: Storage(name=name, **table.model_dump()) for _, file in chain for name, table in file.storage.items()}
 
 
 def merge_deadlines(chain: Chain, top: Source) -> Deadlines:

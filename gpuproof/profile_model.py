@@ -195,6 +195,18 @@ class LimitTable(Table):
         return self.metric or self.fact or ""
 
 
+class StorageTable(Table):
+    """`[storage.NAME]`: a claim that checks mount; NAME is what a workload's POD calls it."""
+
+    storage_class: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$")]
+    size: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]*(Mi|Gi|Ti|Pi)$")]
+    access_mode: Literal["ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod", "ReadOnlyMany"]
+    purpose: str = ""
+
+
+StorageName = Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]{0,40}[a-z0-9])?$")]
+
+
 class WaiverTable(Table):
     """One `[[waiver]]`."""
 
@@ -227,6 +239,7 @@ class ProfileFile(Table):
     checks: dict[str, Annotated[CheckTable, BeforeValidator(_check_table)]] = {}
     limit: list[LimitTable] = []
     waiver: list[WaiverTable] = []
+    storage: dict[StorageName, StorageTable] = {}
     workload: dict[str, dict[str, Parameter]] = {}
     deadlines: DeadlinesTable = DeadlinesTable()
 
@@ -247,6 +260,7 @@ TABLES: dict[str, type[Table]] = {
     "limit.provenance.contract": ContractTable,
     "limit.provenance.provisional": ProvisionalTable,
     "waiver": WaiverTable,
+    "storage.*": StorageTable,
     "deadlines": DeadlinesTable,
 }
 """Every table by its path without array positions, to name the known keys where one is misspelt."""

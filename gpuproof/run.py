@@ -406,6 +406,7 @@ def renderer(setting: Setting) -> Renderer:
         pod=PodSettings.from_mapping(profile.pod),
         folders=setting.folders,
         rdma=profile.cluster.rdma,
+        storage=profile.storage,
     )
 
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from gpuproof.claims import make_claims
 from gpuproof.cluster import raw
 from gpuproof.cluster.port import CONFIG_MAPS, EVENTS, JOBS, NODES, PODS, Cluster, ClusterError
 from gpuproof.failure import JobFailure, Reason
@@ -80,6 +81,7 @@ class Session:
     on_job: Callable[[StartedJob], None]
     clock: Callable[[], float]
     sources: set[str] = field(default_factory=set)
+    claims: set[str] = field(default_factory=set)
     jobs_made: int = 0
 
 
@@ -202,11 +204,16 @@ class SweepRun:
                 self.log_wanted[result.node] = result.pod
 
     def _prepare(self) -> None:
-        workload = self.request.workload
+        workload, namespace = self.request.workload, self.renderer.namespace
+        try:
+            make_claims(self.cluster, self.renderer, self.request.shape.claims, self.session.claims)
+        except ClusterError as error:
+            self.state.give_up(JobFailure(error.reason, error.message))
+            return
         if workload in self.session.sources:
             return
         try:
-            self.cluster.create(CONFIG_MAPS, self.renderer.sources(workload), namespace=self.renderer.namespace)
+            self.cluster.create(CONFIG_MAPS, self.renderer.sources(workload), namespace=namespace)
         except ClusterError as error:
             if error.status == 409:
                 return

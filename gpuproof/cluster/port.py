@@ -58,6 +58,7 @@ PODS = Resource("api/v1", "pods")
 EVENTS = Resource("api/v1", "events")
 CONFIG_MAPS = Resource("api/v1", "configmaps")
 SERVICES = Resource("api/v1", "services")
+CLAIMS = Resource("api/v1", "persistentvolumeclaims")
 JOBS = Resource("apis/batch/v1", "jobs")
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gpuproof.expectation import Rdma
+from gpuproof.expectation import Rdma, Storage
 from gpuproof.manifests import (
     ManifestError,
     PodSettings,
@@ -89,6 +89,20 @@ def test_rdma_and_claims_go_to_the_pod_whose_program_asks_for_them() -> None:
     assert volume["persistentVolumeClaim"] == {"claimName": "claim-shared"}
     plain = replace(renderer(), rdma=fabric).sweep(job())
     assert containers(plain)["measure"]["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+
+
+def test_a_claim_asks_for_what_the_profile_says() -> None:
+    made = replace(renderer(), storage={"shared": Storage("shared", "fast-rwx", "64Gi", "ReadWriteMany")})
+    claim = made.claim("shared")
+    assert claim["metadata"]["name"] == "claim-shared"
+    assert claim["metadata"]["labels"]["gpuproof.dev/run"] == "r1"
+    assert claim["spec"] == {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "fast-rwx",
+        "resources": {"requests": {"storage": "64Gi"}},
+    }
+    with pytest.raises(ManifestError, match=r"no \[storage\.scratch\] in the profile: there is shared"):
+        made.claim("scratch")
 
 
 def test_a_patch_must_not_change_how_many_rdma_devices_a_pod_gets() -> None:

@@ -29,6 +29,9 @@ def waiver(old: str, new: str) -> str:
     return GOOD + changed(old, new, WAIVER)
 
 
+STORAGE = GOOD + '[storage.shared]\nstorage_class = "fast"\nsize = "64Gi"\naccess_mode = "ReadWriteMany"\n'
+
+
 CASES: dict[str, tuple[str, str, str]] = {
     # name: (profile, key, a word that the message must hold)
     "misspelt key": (changed("gpus_per_node", "gpu_per_node"), "cluster.gpu_per_node", "did you mean gpus_per_node?"),
@@ -335,6 +338,13 @@ CASES: dict[str, tuple[str, str, str]] = {
         "not exist",
     ),
     "base of itself": (changed('profile = "test"', 'profile = "t"\nextends = "profile.toml"'), "extends", "the circle"),
+    "storage of no class": (STORAGE.replace('storage_class = "fast"\n', ""), "storage.shared.storage_class", "default"),
+    "storage of a size without a unit": (STORAGE.replace("64Gi", "64"), "storage.shared.size", "binary unit"),
+    "storage of no size": (STORAGE.replace("64Gi", "0Gi"), "storage.shared.size", "binary unit"),
+    "storage of a blank class": (STORAGE.replace("fast", "not one"), "storage.shared.storage_class", "a storage class"),
+    "storage of an unknown mode": (STORAGE.replace("WriteMany", "WriteAll"), "storage.shared.access_mode", "'ReadWr"),
+    "misspelt key of a storage": (STORAGE.replace("size", "sise"), "storage.shared.sise", "did you mean size?"),
+    "storage whose name is no name": (STORAGE.replace("storage.shared", "storage.Shared"), "storage.Shared", "lower"),
     "empty file": ("", "schema", "no default"),
 }
 
