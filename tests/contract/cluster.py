@@ -187,8 +187,15 @@ class Namespace:
             last[:] = [answer.json]
             return answer.json if answer.code == 200 and test(answer.json) else None
 
-        found: Json = until(look, self.cluster.s(real_s), lambda: f"{resource} {name}; last: {last}")
+        found: Json = until(look, self.cluster.s(real_s), lambda: f"{resource} {name}; last: {last}; {self._around()}")
         return found
+
+    def _around(self) -> str:
+        """What else there is in the namespace, for the message of a wait that was in vain."""
+        pods = {pod["metadata"]["name"]: (pod["spec"].get("nodeName"), pod["status"]) for pod in self.items("pods")}
+        warnings = [event["message"] for event in self.items("events") if event.get("type") == "Warning"]
+        nodes = {node["metadata"]["name"]: node["spec"].get("taints") for node in self.cluster.nodes()}
+        return f"pods: {pods}; warnings: {warnings}; nodes: {nodes}"
 
     def gone(self, resource: str, name: str, real_s: float = 60.0) -> None:
         """Wait until the object is not there."""
