@@ -15,6 +15,8 @@ from gpuproof.limits import Asks
 _ROOT = Path(__file__).resolve().parent.parent
 ACCEPTANCE = _ROOT / "acceptance"
 WORKLOADS = _ROOT / "workloads"
+TRAINING = "training"
+"""The program behind `kill_training`; it is no sweep over nodes."""
 
 
 class CatalogueError(ValueError):
@@ -32,6 +34,8 @@ class TestCase:
     arguments: tuple[str, ...]
     workloads: tuple[str, ...]
     """The programs it runs in pods, by their names in `workloads/`."""
+    kills: tuple[str, ...] = ()
+    """How it has a training killed."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,11 @@ class Check:
     def workloads(self) -> tuple[str, ...]:
         """Every program it runs in pods, each once."""
         return tuple(dict.fromkeys(name for case in self.cases for name in case.workloads))
+
+    @property
+    def kills(self) -> tuple[str, ...]:
+        """Every way in which it has a training killed."""
+        return tuple(name for case in self.cases for name in case.kills)
 
     @property
     def asks_nodes(self) -> bool:
@@ -105,7 +114,13 @@ def _read(file: Path) -> Check:
         raise CatalogueError(f"{file}: no module docstring; it is the check's question and the report prints it")
     name, requires = _mark(file, tree)
     cases = tuple(
-        TestCase(item.name, ast.get_docstring(item) or "", tuple(a.arg for a in item.args.args), _workloads(item))
+        TestCase(
+            item.name,
+            ast.get_docstring(item) or "",
+            tuple(a.arg for a in item.args.args),
+            (*_first_words(item, "run_workload"), *[TRAINING for _ in _first_words(item, "kill_training")]),
+            _first_words(item, "kill_training"),
+        )
         for item in tree.body
         if isinstance(item, ast.FunctionDef) and item.name.startswith("test_")
     )
@@ -114,9 +129,10 @@ def _read(file: Path) -> Check:
     return Check(name, file, doc, requires, cases)
 
 
-def _workloads(function: ast.FunctionDef) -> tuple[str, ...]:
+def _first_words(function: ast.FunctionDef, fixture: str) -> tuple[str, ...]:
+    """What a fixture is called with first."""
     calls = [call for call in ast.walk(function) if isinstance(call, ast.Call) and call.args]
-    names = [call.args[0] for call in calls if ast.unparse(call.func) == "run_workload"]
+    names = [call.args[0] for call in calls if ast.unparse(call.func) == fixture]
     return tuple(str(name.value) for name in names if isinstance(name, ast.Constant))
 
 

@@ -17,7 +17,7 @@ from gpuproof.launch import Launched, LaunchError, Listener, Options, launch, ne
 from gpuproof.report.page import PROPERTY_CHECK, PROPERTY_SUBJECT, ReportPage
 from gpuproof.report.terminal import print_summary
 from gpuproof.run_folder import RECORD
-from gpuproof.suite import Answer, ClusterSubject, Hold, NodeSubject, Observe, RunWorkload, Subject
+from gpuproof.suite import Answer, ClusterSubject, Hold, KillTraining, NodeSubject, Observe, RunWorkload, Subject
 from gpuproof.verdict import Judgement, Verdict
 
 LAUNCHED = pytest.StashKey[Launched]()
@@ -228,6 +228,18 @@ def run_workload(request: pytest.FixtureRequest) -> RunWorkload:
 
     def ask(name: str, subject: NodeSubject) -> Answer:
         return run.ask(check, name, subject)
+
+    return ask
+
+
+@pytest.fixture
+def kill_training(request: pytest.FixtureRequest) -> KillTraining:
+    """Kill the run's training in this way and wait for what comes back."""
+    run = _launched(request.config).run
+    check, _ = _identity(request.node)
+
+    def ask(how: str, subject: ClusterSubject) -> Answer:
+        return run.kill_training(check, how, subject)
 
     return ask
 

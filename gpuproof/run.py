@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuproof import __version__, final_look
-from gpuproof.catalogue import Check
+from gpuproof.catalogue import TRAINING, Check
 from gpuproof.cluster import raw
 from gpuproof.cluster.port import NAMESPACES, NODES, PODS, Cluster, ClusterError
 from gpuproof.conclusion import conclude
@@ -24,8 +24,8 @@ from gpuproof.failure import JobFailure, Reason
 from gpuproof.finding import Context
 from gpuproof.fleet import fleet_medians, seen_values
 from gpuproof.inventory import Inventory, Node, gpus_in_use, read_inventory
-from gpuproof.jobs import NotVisited, OnResult, RunNamespace, StartedJob, Sweeper, SweepRequest, Visited
-from gpuproof.manifests import WORKLOADS, PodSettings, Renderer
+from gpuproof.jobs import NotVisited, OnResult, RunNamespace, StartedJob, Sweeper, SweepRequest, Timings, Visited
+from gpuproof.manifests import WORKLOADS, PodSettings, Renderer, TrainingJob
 from gpuproof.observation import observe_cluster, observe_node
 from gpuproof.plan import Plan, judge_coverage, make_plan, scope_labels
 from gpuproof.pod_shape import read_shape
@@ -33,8 +33,10 @@ from gpuproof.profile import Profile
 from gpuproof.record import Recorder
 from gpuproof.resume import Circumstances, Earlier
 from gpuproof.run_record import RunRecord
+from gpuproof.run_trainings import begin_trainings, training_setup
 from gpuproof.suite import Answer, ClusterSubject, NodeSubject, Subject
 from gpuproof.sweeps import Sweep
+from gpuproof.trainings import Trainings
 from gpuproof.verdict import BLOCKED, NOTHING_JUDGED, Judgement, Verdict, blocked, judge_failure
 from workloads.contract import Measurement
 
@@ -82,6 +84,7 @@ class Run:
         self._renderer = renderer(setting)
         self._one_sweep = threading.Lock()
         self._sweeper: Sweeper | None = None
+        self._trainings: Trainings | None = None
         self._running: SweepRequest | None = None
         self._inventory = Inventory({})
         self._version = self._uid = ""
@@ -206,6 +209,41 @@ class Run:
             sweep.wait()
         return self._hand_out(check, subject, sweep.answer(subject.name))
 
+    def kill_training(self, check: str, how: str, subject: ClusterSubject) -> Answer:
+        """Have the run's training killed in this way; everything this run will ask for is one training's fate."""
+        try:
+            with self._one_sweep:
+                self._open_namespace()
+                if self._trainings is None:
+                    self._trainings = self._begin_trainings()
+                answer = self._trainings.answer(how)
+        except ClusterError as error:
+            answer = JobFailure(error.reason, error.message)
+        if isinstance(answer, JobFailure):
+            self.record.failed(check, TRAINING, subject.name, None, answer)
+        else:
+            nothing = Timings(0.0, 0.0, 0.0)
+            self.record.measured(check, TRAINING, Visited(subject.name, answer.pod, -1, answer, nothing))
+        story = self._trainings.evidence.get(how) if self._trainings is not None else None
+        if story:
+            self.record.log(check, subject.name, story)
+        return self._hand_out(check, subject, answer)
+
+    def _begin_trainings(self) -> Trainings:
+        setup = training_setup(self.setting.profile, self._nodes, self.setting.folders)
+        asked = [
+            how
+            for check in self.setting.checks
+            for how in check.kills
+            if (check.name, ClusterSubject().name) in self.asked and self.settled(check.name, "cluster") is None
+        ]
+
+        def started(job: TrainingJob) -> None:
+            self._running = None
+            self.record.job(None, StartedJob(job.name, (), False), self._renderer.namespace)
+
+        return begin_trainings(self.cluster, self._renderer, setup, self.stop, asked, started)
+
     def _hand_out(self, check: str, subject: Subject, answer: Answer) -> Answer:
         self._handed_out.setdefault((check, subject.name), []).append(answer)
         return answer
@@ -246,14 +284,18 @@ class Run:
     def _sweep(self, request: SweepRequest, on_result: OnResult, stop: threading.Event) -> None:
         """Run one sweep after another, in the run's namespace, which the first one makes."""
         with self._one_sweep:
+            self._open_namespace()
             if self._sweeper is None:
-                self._namespace = RunNamespace(self.cluster, self._renderer.namespace_object())
-                self._namespace.create()
                 self._sweeper = Sweeper(self.cluster, self._renderer, self._inventory, on_job=self._job_started)
             self._running = request
             summary = self._sweeper.run(request, on_result, stop)
         for node, log in summary.logs.items():
             self.record.log(request.check, node, log)
+
+    def _open_namespace(self) -> None:
+        if self._namespace is None:
+            self._namespace = RunNamespace(self.cluster, self._renderer.namespace_object())
+            self._namespace.create()
 
     def _job_started(self, job: StartedJob) -> None:
         self.record.job(self._running, job, self._renderer.namespace)
@@ -328,6 +370,8 @@ class Run:
             self.record.interrupted(interrupted)
         for sweep in self._sweeps.values():
             sweep.join(SWEEP_END_WITHIN_S)
+        if self._trainings is not None:
+            self._trainings.close()
         if self._namespace is not None:
             self.record.tidied(self._namespace.delete(CLEANUP_WITHIN_S))
         self._look_again()

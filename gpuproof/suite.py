@@ -45,6 +45,12 @@ class RunWorkload(Protocol):
     def __call__(self, name: str, subject: NodeSubject) -> Answer: ...
 
 
+class KillTraining(Protocol):
+    """Kill a distributed training in this way (or go on elsewhere) and wait for what comes back of it."""
+
+    def __call__(self, how: str, subject: ClusterSubject) -> Answer: ...
+
+
 class Hold(Protocol):
     """Hold answers against every limit that the profile has for this check; the verdict is the test's outcome."""
 

@@ -22,7 +22,6 @@ from workloads.line_stream import LineWriter
 PARAMETERS = (
     "pods",
     "ranks_per_pod",
-    "steps",
     "save_every",
     "save_modes",
     "keep",
@@ -34,14 +33,19 @@ PARAMETERS = (
     "collective_s",
     "max_restarts",
     "hold_s",
+    "grace_s",
+    "start_within_s",
+    "recover_within_s",
 )
-POD = {"gpus": "all", "rdma": True, "claims": ["checkpoints"]}
+"""Some of these are for whoever starts and kills the training; what it is told beside them (steps, folder, where to
+stand still) is no profile's business."""
+POD = {"gpus": "all", "rdma": True, "claims": ["shared"]}
 
 EXIT_KILLED = 137
 PIDS = os.environ.get("GPUPROOF_PIDS", "/tmp/gpuproof-ranks")
 """The ranks' process numbers, as this container counts them."""
 
-_FOLDER = "/gpuproof/claims/checkpoints"
+_FOLDER = "/gpuproof/claims/shared/training"
 _PIPE_BYTES = 1 << 16
 _LOOK_EVERY_S = 0.05
 
@@ -168,6 +172,7 @@ def _rank(params: Mapping[str, Any], index: int, local: int, per_pod: int, pipe:
         collective_s=float(params.get("collective_s", 60)),
         holds=tuple(_hold(text) for text in params.get("holds", [])),
         hold_s=float(params.get("hold_s", 0)),
+        raw_bytes=total if params.get("raw") else 0,
     )
     return Rank(place, shape, plan, device, say)
 

@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
 MARKER = "COMPLETE"
 NO_MARKER = "no marker: the save did not end"
@@ -51,7 +53,7 @@ class Found:
     refused: Tuple[Tuple[int, str], ...]
 
 
-class _Writer(dcp.FileSystemWriter):
+class _Writer(FileSystemWriter):
     """Calls `when_written` when this rank's file is on disk and the others may not be yet."""
 
     def __init__(self, path: str, when_written: Callable[[], None]) -> None:
@@ -82,7 +84,7 @@ class Checkpoints:
             shutil.rmtree(path, ignore_errors=True)
             os.makedirs(path)
         self._wait_for_all()
-        dcp.save(
+        save(
             {**shared, **_of_rank(own, self._rank)},
             storage_writer=_Writer(path, when_written),
             process_group=self._group,
@@ -116,13 +118,41 @@ class Checkpoints:
     def read(self, step: int, shared: Tensors, own: Tensors) -> None:
         """Fill the tensors in place; raises `NotAsWritten` where the file's keys are not exactly these of all ranks."""
         path = os.path.join(self.folder, name_of(step))
-        reader = dcp.FileSystemReader(path)
+        reader = FileSystemReader(path)
         wanted = set(shared).union(*(_of_rank(own, rank) for rank in range(self._world)))
         there = set(reader.read_metadata().state_dict_metadata)
         if wanted != there:
             missing, extra = sorted(wanted - there), sorted(there - wanted)
             raise NotAsWritten("missing in the file: %s; not wanted: %s" % (missing[:4] or "-", extra[:4] or "-"))
-        dcp.load({**shared, **_of_rank(own, self._rank)}, storage_reader=reader, process_group=self._group)
+        load({**shared, **_of_rank(own, self._rank)}, storage_reader=reader, process_group=self._group)
+
+    def raw(self, total_bytes: int) -> Dict[str, float]:
+        """The same path without a checkpoint: plain files written and synced, then read by a rank that did not write.
+
+        `total_bytes` are those of all ranks. Seconds are those of the slowest rank, as for a checkpoint.
+        """
+        share, block = total_bytes // self._world, os.urandom(1 << 20)
+        mine = os.path.join(self.folder, "raw-%d" % self._rank)
+        self._wait_for_all()
+        began = time.monotonic()
+        with open(mine, "wb") as file:
+            for start in range(0, share, len(block)):
+                file.write(block[: min(len(block), share - start)])
+            file.flush()
+            os.fsync(file.fileno())
+        write_s = max(self._gather(time.monotonic() - began))
+        other = os.path.join(self.folder, "raw-%d" % ((self._rank + 1) % self._world))
+        began, read = time.monotonic(), 0
+        with open(other, "rb", buffering=0) as file:
+            piece = file.read(_CHUNK)
+            while piece:
+                read += len(piece)
+                piece = file.read(_CHUNK)
+        read_s = max(self._gather(time.monotonic() - began))
+        read_bytes = sum(self._gather(read))
+        self._wait_for_all()
+        os.remove(mine)
+        return {"bytes": float(read_bytes), "write_s": write_s, "read_s": read_s}
 
     def left_bytes(self) -> int:
         """What lies in the folder."""

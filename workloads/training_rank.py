@@ -29,6 +29,7 @@ Say = Callable[[Mapping[str, Any]], None]
 EXIT_PEER_LEAVES = 75
 EXIT_LEAVES = 143
 _RETRY_S = 0.2
+_stores: Any = dist
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ class Plan:
     collective_s: float
     holds: Tuple[Tuple[str, int, int], ...] = ()
     hold_s: float = 0.0
+    raw_bytes: int = 0
+    """How much to write and read without a checkpoint at the end, over all ranks."""
 
 
 class Rank:
@@ -100,7 +103,7 @@ class Rank:
         backend = "nccl" if self.device.type == "cuda" else "gloo"
         dist.init_process_group(
             backend,
-            store=dist.PrefixStore(nonce, store),
+            store=_stores.PrefixStore(nonce, store),
             rank=place.rank,
             world_size=place.world,
             timeout=datetime.timedelta(seconds=plan.collective_s),
@@ -121,7 +124,13 @@ class Rank:
         self.checkpoints.read(found.step, shared, own)
         trainee.restore(shared, own)
         seconds = time.monotonic() - began
-        said = {"e": "resumed", "step": trainee.step, "from": found.step, "refused": refused, "sums": checkpoint.by_part(self._sums())}
+        said = {
+            "e": "resumed",
+            "step": trainee.step,
+            "from": found.step,
+            "refused": refused,
+            "sums": checkpoint.by_part(self._sums()),
+        }
         self.say({**said, "bytes": found.bytes, "s": seconds})
 
     # -- steps ---------------------------------------------------------------------------------------------------------
@@ -219,10 +228,14 @@ class Rank:
         own: List[Any] = [None] * self.place.world
         dist.all_gather_object(own, checkpoint.checksums(self.trainee.own_state()), group=self._group)
         found = checkpoint.checksums(self.trainee.shared_state())
-        found.update({"rank-%d.%s" % (rank, name): sum_ for rank, sums in enumerate(own) for name, sum_ in sums.items()})
+        found.update(
+            {"rank-%d.%s" % (rank, name): sum_ for rank, sums in enumerate(own) for name, sum_ in sums.items()}
+        )
         return found
 
     def _finish(self) -> None:
+        if self.plan.raw_bytes:
+            self.say({"e": "raw", **self.checkpoints.raw(self.plan.raw_bytes)})
         sums = self._sums()
         self.say({"e": "final", "step": self.trainee.step, "sums": sums, "left_bytes": self.checkpoints.left_bytes()})
 
@@ -264,7 +277,7 @@ def _meet(place: Place, within_s: float) -> Any:
 def _one_round(place: Place, within_s: float) -> Any:
     first = place.rank == 0
     wait = datetime.timedelta(seconds=within_s if first else min(within_s, 5.0))
-    store = dist.TCPStore(place.master, place.port, None, first, wait, wait_for_workers=False)
+    store = _stores.TCPStore(place.master, place.port, None, first, wait, wait_for_workers=False)
     if first:
         store.set("round", uuid.uuid4().hex)
     nonce = store.get("round").decode("ascii")

@@ -5,7 +5,7 @@ It must not know a client library, a limit or a verdict.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -160,6 +160,14 @@ class Cluster(Protocol):
 
         `known` are the (namespace, name) pairs the caller already has: a re-list then reports those that vanished.
         """
+        ...
+
+    def evict(self, namespace: str, pod: str) -> None:
+        """Ask for the pod's eviction (policy/v1), with the pod's own grace period."""
+        ...
+
+    def execute(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> int | None:
+        """Run a command in a container and wait for its end; its exit code, None where the server did not say."""
         ...
 
     def follow_log(self, namespace: str, pod: str, container: str, *, since: str = "") -> LogStream:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Sequence, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -181,6 +181,14 @@ class ToyCluster:
         self._requests += 1
         self.logs_read.append(pod)
         return f"log of {pod}"
+
+    def evict(self, namespace: str, pod: str) -> None:
+        """Nobody evicts here."""
+        raise ClusterError(Reason.HARNESS_ERROR, "no eviction", 404)
+
+    def execute(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> int | None:
+        """No pod of this cluster runs anything."""
+        raise ClusterError(Reason.HARNESS_ERROR, "no exec", 404)
 
     def follow_log(self, namespace: str, pod: str, container: str, *, since: str = "") -> LogStream:
         """No pod of this cluster says anything."""
