@@ -54,6 +54,12 @@ class Check:
         return " ".join(self.doc.strip().split("\n\n")[0].split())
 
     @property
+    def why(self) -> str:
+        """Why it matters: what its tests say after "Why:", on one line."""
+        said = [part.strip() for case in self.cases for part in case.doc.split("\n\n")]
+        return " ".join(" ".join(part.removeprefix("Why:").split()) for part in said if part.startswith("Why:"))
+
+    @property
     def asks_cluster(self) -> bool:
         """Whether the cluster as a whole is one of its subjects."""
         return any("cluster" in case.arguments for case in self.cases)

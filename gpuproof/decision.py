@@ -2,7 +2,7 @@
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -148,17 +148,18 @@ def decide(
         *_scope_doubts(scope),
         *(f"the limit {why}" for why in blocking_provenance),
     ]
-    notes = _expired_notes(waivers, against)
+    notes = [*_expired_notes(waivers, against), *_idle_waivers(waivers, lines)]
     if failed:
         outcome = DecisionOutcome.REJECTED
     elif doubts:
         outcome = DecisionOutcome.UNDECIDED
     else:
         outcome = DecisionOutcome.ACCEPTED
-    reasons = [*_grouped(failed), *doubts, *notes]
+    reasons = [*_grouped(failed), *doubts]
     if not reasons:
         reasons = [f"every required check passed: {len(required) - len(waived)} verdicts"]
         reasons += [f"{len(waived)} more did not and are waived"] if waived else []
+    reasons += notes
     return Decision(outcome, _capped(reasons), scope.text, _counts(lines.values()), waived)
 
 
@@ -253,6 +254,15 @@ def _expired_notes(waivers: Sequence[Waiver], against: Sequence[VerdictLine]) ->
         f"the waiver of {w.owner} for {w.check} on {w.subject} expired on {w.expires}"
         for w in waivers
         if (w.check, w.subject) in still_open
+    ]
+
+
+def _idle_waivers(waivers: Sequence[Waiver], lines: Collection[Key]) -> list[str]:
+    """Name the waivers that speak about nobody in the plan: a misspelt one would else be thought to be in force."""
+    return [
+        f"the waiver of {w.owner} names {w.check} on {w.subject}, which nobody planned: it has no effect"
+        for w in waivers
+        if (w.check, w.subject) not in lines
     ]
 
 

@@ -44,6 +44,7 @@ def check(item: Check, profile: Profile) -> dict[str, Any]:
         "state": str(state.state),
         "reason": state.reason,
         "question": item.question,
+        "why": item.why,
         "file": item.file.name,
         "requires": list(item.requires),
     }
@@ -72,6 +73,7 @@ def limit(item: Limit, profile: Profile, blocking: str | None) -> dict[str, Any]
         "severity": str(item.severity),
         "provenance": plain(item.provenance),
         "blocking": blocking,
+        "replaced": item.replaced or None,
     }
 
 

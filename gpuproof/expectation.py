@@ -26,7 +26,9 @@ class ClusterExpectation:
     """
     What was bought, from `[cluster]` of the profile; never read from the cluster under test.
 
-    `extra` holds further expected facts (`[cluster.extra]`), addressed by their plain key.
+    `extra` holds further expected facts (`[cluster.extra]`), addressed by their plain key. Where GPUs are shared (MIG,
+    time-slicing, MPS), `gpus_per_node` counts the shares that a node offers, `physical_gpus_per_node` the cards behind
+    them, and `gpus_per_pod` how many shares one pod asks for.
     """
 
     gpu_product: str
@@ -36,6 +38,15 @@ class ClusterExpectation:
     device: Literal["cuda", "cpu"]
     gpu_driver: str | None = None
     gpu_memory_mib: int | None = None
+    gpu_sharing: str = "none"
+    mig_profile: str | None = None
+    gpus_per_pod: int | None = None
+    physical_gpus_per_node: int | None = None
+    kernel_version: str | None = None
+    os_image: str | None = None
+    container_runtime: str | None = None
+    kubelet_version: str | None = None
+    taints: str | None = None
     rdma: Rdma | None = None
     extra: Mapping[str, Scalar] = field(default_factory=dict)
 
@@ -53,6 +64,16 @@ class ClusterExpectation:
             "device": self.device,
             "gpu_driver": self.gpu_driver,
             "gpu_memory_mib": self.gpu_memory_mib,
+            "gpu_sharing": self.gpu_sharing,
+            "mig_profile": self.mig_profile,
+            "gpu_offers": f"{self.gpu_resource}={self.gpus_per_node}",
+            "gpus_per_pod": self.pod_gpus,
+            "physical_gpus_per_node": self.physical_gpus,
+            "kernel_version": self.kernel_version,
+            "os_image": self.os_image,
+            "container_runtime": self.container_runtime,
+            "kubelet_version": self.kubelet_version,
+            "taints": self.taints,
         }
         if self.rdma is not None:
             named |= {
@@ -62,6 +83,30 @@ class ClusterExpectation:
                 "rdma.link_layer": self.rdma.link_layer,
             }
         return {key: value for key, value in (named | dict(self.extra)).items() if value is not None}
+
+    @property
+    def shared(self) -> bool:
+        """Whether what a pod gets is a share of a GPU."""
+        return self.gpu_sharing != "none"
+
+    @property
+    def sharing_text(self) -> str:
+        """Name how GPUs are handed out, for a person: `whole GPUs`, `MIG 1g.10gb`, `time-slicing`."""
+        if self.gpu_sharing == "mig":
+            return f"MIG {self.mig_profile or ''}".strip()
+        return self.gpu_sharing if self.shared else "whole GPUs"
+
+    @property
+    def pod_gpus(self) -> int:
+        """Return how many GPUs, or shares, a pod asks for that is to hold all it may: `gpus_per_pod`, or all."""
+        return self.gpus_per_node if self.gpus_per_pod is None else self.gpus_per_pod
+
+    @property
+    def physical_gpus(self) -> int | None:
+        """Return how many cards a node has; None where it offers shares and the profile does not say."""
+        if self.physical_gpus_per_node is None and not self.shared:
+            return self.gpus_per_node
+        return self.physical_gpus_per_node
 
     def ring_ceiling_gb_per_s(self) -> float | None:
         """

@@ -15,17 +15,23 @@ from gpuproof.limits import (
     Limit,
     MaxFraction,
     MinFraction,
+    MinVersion,
     OneOf,
     Per,
     Reference,
     Severity,
     Unbounded,
+    Uniform,
     Unique,
     bound_text,
     number,
     unit_text,
+    version,
 )
 from workloads.contract import Measurement, Sample
+
+FactBound = Unique | Uniform | MinVersion
+"""Bounds that only words can be held to."""
 
 MAX_NAMES = 3
 """A finding names this many other subjects and counts the rest."""
@@ -65,7 +71,7 @@ class Context:
     What a limit may be relative to.
 
     `fleet` and `baseline` map the id of a limit to the number in its unit that the limit is a fraction of. `seen` maps
-    the id of a unique limit to every value with the subjects that reported it, each as often as it did.
+    the id of a unique or uniform limit to every value with the subjects that reported it, each as often as it did.
     """
 
     cluster: ClusterExpectation
@@ -81,16 +87,16 @@ def hold(limit: Limit, measurement: Measurement, context: Context) -> tuple[Find
         return (_absent(limit, bound),)
     if limit.fact is not None:
         return _hold_fact(limit, bound, measurement, context)
-    if isinstance(bound, Unique):
-        return (_absent(limit, "only a fact can be unique"),)
+    if isinstance(bound, FactBound):
+        return (_absent(limit, f"only a fact can be held to this: {bound_text(bound, limit.unit)}"),)
     samples = matching(limit, measurement.samples)
     if not samples:
         return (_absent(limit, "no sample was reported"),)
     findings = tuple(_hold_sample(limit, bound, sample) for sample in samples)
-    return findings + _gaps(limit, samples, context.cluster.gpus_per_node)
+    return findings + _gaps(limit, samples, context.cluster.pod_gpus)
 
 
-def _resolve(limit: Limit, context: Context) -> AbsoluteBound | Unique | str:
+def _resolve(limit: Limit, context: Context) -> AbsoluteBound | FactBound | str:
     """Turn an expectation or a fraction into an absolute bound, or say in words why there is none."""
     bound = limit.bound
     if isinstance(bound, Expected):
@@ -156,15 +162,20 @@ def _hold_sample(limit: Limit, bound: AbsoluteBound, sample: Sample) -> Finding:
 
 
 def _hold_fact(
-    limit: Limit, bound: AbsoluteBound | Unique, measurement: Measurement, context: Context
+    limit: Limit, bound: AbsoluteBound | FactBound, measurement: Measurement, context: Context
 ) -> tuple[Finding, ...]:
     if limit.name not in measurement.facts:
         return (_absent(limit, "the fact was not reported"),)
     fact = measurement.facts[limit.name]
 
     def held(value: Scalar, at: Mapping[str, Scalar]) -> Finding:
-        if isinstance(bound, Unique):
-            return _hold_unique(limit, value, at, measurement.node, context)
+        match bound:
+            case Unique():
+                return _hold_unique(limit, value, at, measurement.node, context)
+            case Uniform():
+                return _hold_uniform(limit, value, at, measurement.node, context)
+            case MinVersion():
+                return _hold_version(limit, bound, value, at, measurement.facts.get(bound.by))
         return _present(limit, bound, value, at)
 
     if not isinstance(fact, list):
@@ -175,7 +186,7 @@ def _hold_fact(
         return (_absent(limit, "an empty list was reported"),)
     key = "gpu" if limit.per is Per.GPU else "item"
     findings = tuple(held(item, {key: index}) for index, item in enumerate(fact))
-    expected = context.cluster.gpus_per_node
+    expected = context.cluster.pod_gpus
     if limit.per is Per.GPU and len(fact) != expected:
         return (*findings, _absent(limit, f"reported for {len(fact)} GPUs, expected {expected}"))
     return findings
@@ -196,7 +207,37 @@ def _hold_unique(limit: Limit, value: Scalar, at: Mapping[str, Scalar], subject:
     return _judged(limit, value, at, met=False, wanted=wanted)
 
 
-def _gaps(limit: Limit, samples: Sequence[Sample], gpus_per_node: int) -> tuple[Finding, ...]:
+def _hold_uniform(limit: Limit, value: Scalar, at: Mapping[str, Scalar], subject: str, context: Context) -> Finding:
+    """Hold a value against what most subjects reported; a word for nothing is no value that nodes could share."""
+    seen = context.seen.get(limit.id, {})
+    if subject not in seen.get(number(value), ()):
+        return _absent(limit, "too few nodes have reported it to say what is usual", at)
+    if not number(value).strip():
+        return _absent(limit, "the value is empty", at)
+    having = {text: tuple(dict.fromkeys(holders)) for text, holders in seen.items()}
+    everybody = {name for names in having.values() for name in names}
+    usual, most = max(having.items(), key=lambda item: len(item[1]))
+    if 2 * len(most) > len(everybody):
+        wanted = f"{usual}, as on {len(most)} of {len(everybody)} nodes"
+        return _judged(limit, value, at, met=number(value) == usual, wanted=wanted)
+    shares = ", ".join(f"{text} on {len(names)}" for text, names in sorted(having.items()))
+    wanted = f"what most nodes have, and there is no such: {shares} of {len(everybody)} nodes"
+    return _judged(limit, value, at, met=False, wanted=wanted)
+
+
+def _hold_version(limit: Limit, bound: MinVersion, value: Scalar, at: Mapping[str, Scalar], kind: object) -> Finding:
+    if not isinstance(kind, str | int) or isinstance(kind, bool):
+        return _absent(limit, f"the fact {bound.by} that says which floor applies was not reported as one word", at)
+    floor = dict(bound.floors).get(number(kind))
+    if floor is None:
+        return _absent(limit, f"the profile has no floor for {bound.by} {number(kind)}", at)
+    found, least = version(number(value)), version(floor)
+    if found is None or least is None:
+        return _absent(limit, f"{number(value)!r} is no version of dotted numbers", at)
+    return _judged(limit, value, at, met=found >= least, wanted=f">= {floor} ({bound.by} is {number(kind)})")
+
+
+def _gaps(limit: Limit, samples: Sequence[Sample], gpus_per_pod: int) -> tuple[Finding, ...]:
     """Return a not-measured finding for every operating point at which GPUs are missing, surplus or doubled."""
     if limit.per is not Per.GPU:
         if any("gpu" in sample.at for sample in samples):
@@ -207,19 +248,19 @@ def _gaps(limit: Limit, samples: Sequence[Sample], gpus_per_node: int) -> tuple[
         point = tuple(sorted((key, number(value)) for key, value in sample.at.items() if key != "gpu"))
         points.setdefault(point, []).extend([sample.at["gpu"]] if "gpu" in sample.at else [])
     return tuple(
-        _absent(limit, why, dict(point)) for point, gpus in points.items() if (why := _mislabelled(gpus, gpus_per_node))
+        _absent(limit, why, dict(point)) for point, gpus in points.items() if (why := _mislabelled(gpus, gpus_per_pod))
     )
 
 
-def _mislabelled(gpus: Sequence[Scalar], gpus_per_node: int) -> str | None:
-    """Say what is wrong with the labels of a node's GPUs; None where they are exactly the integers from 0 on."""
-    if len(gpus) != gpus_per_node:
+def _mislabelled(gpus: Sequence[Scalar], gpus_per_pod: int) -> str | None:
+    """Say what is wrong with the labels of a pod's GPUs; None where they are exactly the integers from 0 on."""
+    if len(gpus) != gpus_per_pod:
         distinct = {number(gpu) for gpu in gpus}
-        return f"{len(gpus)} samples for {len(distinct)} GPUs, expected one for each of {gpus_per_node}"
+        return f"{len(gpus)} samples for {len(distinct)} GPUs, expected one for each of {gpus_per_pod}"
     # A GPU "x" or 0.5 is none that exists: it would stand for one that was not measured.
-    if {(type(gpu), gpu) for gpu in gpus} != {(int, index) for index in range(gpus_per_node)}:
+    if {(type(gpu), gpu) for gpu in gpus} != {(int, index) for index in range(gpus_per_pod)}:
         labels = ", ".join(repr(gpu) for gpu in gpus)
-        return f"the GPUs are labelled {labels}, expected the integers from 0 to {gpus_per_node - 1}"
+        return f"the GPUs are labelled {labels}, expected the integers from 0 to {gpus_per_pod - 1}"
     return None
 
 

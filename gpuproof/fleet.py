@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gpuproof.expectation import Scalar
 from gpuproof.finding import matching
-from gpuproof.limits import Limit, MaxFraction, MinFraction, Reference, Unique, number
+from gpuproof.limits import Limit, MaxFraction, MinFraction, Reference, Uniform, Unique, number
 from workloads.contract import Fact, Measurement
 
 MIN_OTHERS = 3
@@ -45,18 +45,24 @@ def _usable(limit: Limit, measurements: Iterable[Measurement]) -> list[float]:
 
 
 def seen_values(
-    limits: Iterable[Limit], by_subject: Mapping[str, Iterable[Measurement]]
+    limits: Iterable[Limit], by_subject: Mapping[str, Iterable[Measurement]], expected_subjects: int
 ) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return, by the id of every unique limit, each value of its fact with all that reported it, doubles included."""
+    """
+    Return, by the id of every unique or uniform limit, each value of its fact with all that reported it, doubles too.
+
+    What is usual is not known where fewer than half of the expected subjects reported it: a uniform limit is left out.
+    """
     seen: dict[str, dict[str, tuple[str, ...]]] = {}
     for limit in limits:
-        if isinstance(limit.bound, Unique):
+        if isinstance(limit.bound, Unique | Uniform):
             holders: defaultdict[str, list[str]] = defaultdict(list)
             for subject, measurements in by_subject.items():
                 for measurement in measurements:
                     for value in _items(measurement.facts.get(limit.name, [])):
                         holders[number(value)].append(subject)
-            seen[limit.id] = {value: tuple(names) for value, names in holders.items()}
+            everybody = {name for names in holders.values() for name in names}
+            if isinstance(limit.bound, Unique) or 2 * len(everybody) >= expected_subjects:
+                seen[limit.id] = {value: tuple(names) for value, names in holders.items()}
     return seen
 
 

@@ -14,6 +14,10 @@ PRODUCT_LABEL = "nvidia.com/gpu.product"
 DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
 _OLD_DRIVER_LABELS = ("nvidia.com/cuda.driver.major", "nvidia.com/cuda.driver.minor", "nvidia.com/cuda.driver.rev")
 HOSTNAME_LABEL = "kubernetes.io/hostname"
+SHARING_LABEL = "nvidia.com/gpu.sharing-strategy"
+_WHOLE, _SLICE = "nvidia.com/gpu", "nvidia.com/mig-"
+_CONDITIONS = "node.kubernetes.io/"
+"""Taints that follow a node's state; that state has its own words (`problem`)."""
 _SUFFIXES = {"": 1, "k": 1000, "M": 1000**2}
 
 
@@ -44,8 +48,30 @@ class Node:
     taints: tuple[Taint, ...] = ()
     uid: str = ""
     """Who it is: a node that was deleted and made anew under its name has another one."""
+    kernel_version: str = ""
+    os_image: str = ""
+    container_runtime: str = ""
+    kubelet_version: str = ""
+    offers: tuple[str, ...] = ()
+    """What its device plugins offer of GPUs and their shares, as `nvidia.com/gpu=8`, sorted; 0 is no offer."""
     problem: str = ""
     """What hinders work here, in plain words (not ready and why, cordoned, an unreadable count); empty if nothing."""
+
+    @property
+    def standing_taints(self) -> str:
+        """The taints that somebody set on purpose, in one line; `none` where there is none."""
+        chosen = sorted(str(taint) for taint in self.taints if not taint.key.startswith(_CONDITIONS))
+        return "; ".join(chosen) or "none"
+
+    @property
+    def sharing(self) -> str:
+        """How the node's labels say that its GPUs are handed out: none, mig, time-slicing, mps; '' where they do not.
+
+        With MIG's mixed strategy the whole GPUs keep their own label, so what is offered decides.
+        """
+        if "-MIG-" in self.product or any(offer.startswith(_SLICE) for offer in self.offers):
+            return "mig"
+        return self.labels.get(SHARING_LABEL, "")
 
     @property
     def hostname(self) -> str:
@@ -91,6 +117,11 @@ def read_node(obj: raw.Raw, *, gpu_resource: str) -> Node:
     return Node(
         name=raw.text(obj, "metadata", "name"),
         uid=raw.text(obj, "metadata", "uid"),
+        kernel_version=raw.text(obj, "status", "nodeInfo", "kernelVersion"),
+        os_image=raw.text(obj, "status", "nodeInfo", "osImage"),
+        container_runtime=raw.text(obj, "status", "nodeInfo", "containerRuntimeVersion"),
+        kubelet_version=raw.text(obj, "status", "nodeInfo", "kubeletVersion"),
+        offers=_offers(obj, gpu_resource),
         ready=raw.text(ready, "status") == "True",
         schedulable=schedulable,
         gpu_capacity=counts["capacity"],
@@ -131,6 +162,13 @@ def _tolerates(toleration: raw.Raw, taint: Taint) -> bool:
     if raw.text(toleration, "operator") == "Exists":
         return not key or key == taint.key
     return key == taint.key and raw.text(toleration, "value") == taint.value
+
+
+def _offers(obj: raw.Raw, gpu_resource: str) -> tuple[str, ...]:
+    allocatable = raw.mapping(obj, "status", "allocatable")
+    known = (_WHOLE, f"{_WHOLE}.shared", gpu_resource)
+    counts = {name: _count(value)[0] for name, value in allocatable.items() if name in known or name.startswith(_SLICE)}
+    return tuple(sorted(f"{name}={count}" for name, count in counts.items() if count))
 
 
 def _taint(entry: raw.Raw) -> Taint:

@@ -114,12 +114,30 @@ class Unique:
 
 
 @dataclass(frozen=True)
+class Uniform:
+    """Met by a fact whose every value is what more than half of all subjects that reported it have."""
+
+
+@dataclass(frozen=True)
+class MinVersion:
+    """
+    Met by a fact that is a version of dotted numbers, at least as high as the floor for what the fact `by` says.
+
+    `floors` maps values of `by` to versions, e.g. CUDA's major version to the oldest driver that runs it. A value
+    without a floor is not judged, so that no newer kind passes by being unknown.
+    """
+
+    floors: tuple[tuple[str, str], ...]
+    by: str
+
+
+@dataclass(frozen=True)
 class Unbounded:
     """Holds nothing; only a `record_only` limit may have it."""
 
 
 AbsoluteBound = AtLeast | AtMost | Equals | OneOf | Unbounded
-Bound = AbsoluteBound | Expected | MinFraction | MaxFraction | Unique
+Bound = AbsoluteBound | Expected | MinFraction | MaxFraction | Unique | Uniform | MinVersion
 
 
 @dataclass(frozen=True)
@@ -204,6 +222,8 @@ class Limit:
     per: Per = Per.SUBJECT
     source_file: str = ""
     key: str = ""
+    replaced: str = ""
+    """What it took the place of in an inherited file, in words that begin with "weaker" where it asks for less."""
 
     @property
     def name(self) -> str:
@@ -219,7 +239,7 @@ class Limit:
     def compares_subjects(self) -> bool:
         """Whether one subject can only be held to it when all of them have answered."""
         match self.bound:
-            case Unique():
+            case Unique() | Uniform():
                 return True
             case MinFraction(of=of) | MaxFraction(of=of):
                 return of is Reference.FLEET_MEDIAN
@@ -249,6 +269,13 @@ def number(value: Scalar) -> str:
     return str(value)
 
 
+def version(text: str) -> tuple[int, ...] | None:
+    """The numbers of a dotted version such as `525.60.13`; None where it is none."""
+    parts = text.split(".")
+    # Digits of other scripts are digits to Python's isdigit and no number to int.
+    return tuple(map(int, parts)) if all(part.isascii() and part.isdigit() for part in parts) else None
+
+
 def unit_text(unit: str) -> str:
     """Write a unit behind a number: a blank and the unit, nothing for a ratio or a count."""
     return f" {unit}" if unit not in {"", "1", "count"} else ""
@@ -272,10 +299,20 @@ def bound_text(bound: Bound, unit: str) -> str:
             return f">= {number(fraction)} x {of}"
         case MaxFraction(fraction, of):
             return f"<= {number(fraction)} x {of}"
-        case Unique():
-            return "reported once in the whole fleet"
         case Unbounded():
             return "recorded, not judged"
+        case _:
+            return _words_text(bound)
+
+
+def _words_text(bound: Unique | Uniform | MinVersion) -> str:
+    match bound:
+        case Unique():
+            return "reported once in the whole fleet"
+        case Uniform():
+            return "the same as on most nodes"
+        case MinVersion(floors, by):
+            return f"at least {', '.join(f'{floor} where {by} is {value}' for value, floor in floors)}"
 
 
 def provenance_block(provenance: Provenance, today: dt.date) -> str | None:

@@ -5,7 +5,8 @@ Pure: values in, values out. It must not know what was expected of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 
 from gpuproof.inventory import Node
 from workloads.contract import Fact, Measurement, Sample
@@ -14,8 +15,17 @@ WORKLOAD = "inventory"
 """The name under which the API's own answers are recorded; no program of that name runs in a pod."""
 
 
-def observe_cluster(pool_size: int, run_id: str) -> Measurement:
-    """How many nodes the profile's pool has. Unit: count."""
+LABEL_FACT = "label:"
+"""A fact of this name and a label's key is the node's value of that label."""
+
+NO_LABEL = "(no such label)"
+"""No label's value: brackets and blanks are not allowed there."""
+
+MAX_NAMES = 4
+
+
+def observe_cluster(pool_size: int, run_id: str, nodes: Collection[Node] = ()) -> Measurement:
+    """How many nodes the profile's pool has, and how many of them have which version of what. Unit: count."""
     return Measurement(
         workload=WORKLOAD,
         run_id=run_id,
@@ -23,14 +33,47 @@ def observe_cluster(pool_size: int, run_id: str) -> Measurement:
         pod="",
         world_size=1,
         hosts=pool_size,
-        samples=(Sample("nodes", float(pool_size), "count"),),
+        samples=(Sample("nodes", float(pool_size), "count"), *_table_of(nodes)),
     )
 
 
-def observe_node(node: Node, run_id: str, gpu_resource: str) -> Measurement:
-    """What the node object offers of the GPU resource (unit: count), and its labels for product and driver as facts."""
-    labels = {"gpu_product": node.product, "gpu_driver": node.driver}
-    facts: dict[str, Fact] = {name: value for name, value in labels.items() if value}
+def _table_of(nodes: Collection[Node]) -> list[Sample]:
+    """One sample for every value of every property of the nodes, what most of them have first."""
+    samples = []
+    for name in _properties(next(iter(nodes))) if nodes else ():
+        having: defaultdict[str, list[str]] = defaultdict(list)
+        for node in sorted(nodes, key=lambda node: node.name):
+            having[_properties(node)[name] or "(not told)"].append(node.name)
+        for value, names in sorted(having.items(), key=lambda item: (-len(item[1]), item[0])):
+            more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+            at = {"property": name, "value": value, "on": ", ".join(names[:MAX_NAMES]) + more}
+            samples.append(Sample("nodes_with", float(len(names)), "count", at))
+    return samples
+
+
+def _properties(node: Node) -> dict[str, str]:
+    """What nodes of one pool should have in common, '' where the API does not tell."""
+    return {
+        "gpu_product": node.product,
+        "gpu_driver": node.driver,
+        "gpu_sharing": node.sharing,
+        "gpu_offers": "; ".join(node.offers) or "none",
+        "kernel_version": node.kernel_version,
+        "os_image": node.os_image,
+        "container_runtime": node.container_runtime,
+        "kubelet_version": node.kubelet_version,
+        "taints": node.standing_taints,
+    }
+
+
+def observe_node(node: Node, run_id: str, gpu_resource: str, labels: Collection[str] = ()) -> Measurement:
+    """
+    What the node object offers of the GPU resource (unit: count), and as facts its versions, taints and labels.
+
+    `labels` are the keys of labels that somebody wants to know beside those with a fact of their own.
+    """
+    facts: dict[str, Fact] = {name: value for name, value in _properties(node).items() if value}
+    facts |= {LABEL_FACT + key: node.labels.get(key, NO_LABEL) for key in labels}
     return Measurement(
         workload=WORKLOAD,
         run_id=run_id,

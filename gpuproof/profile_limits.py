@@ -17,6 +17,7 @@ from gpuproof.limits import (
     MaxFraction,
     Measured,
     MinFraction,
+    MinVersion,
     OneOf,
     Per,
     Provenance,
@@ -25,14 +26,16 @@ from gpuproof.limits import (
     Reference,
     Severity,
     Unbounded,
+    Uniform,
     Unique,
     limit_id,
+    version,
 )
 from gpuproof.profile_error import ProfileError, Source, describe, key_text, nearest
 from gpuproof.profile_model import LimitTable
 
-BOUNDS = ("min", "max", "equals", "one_of", "expected", "min_fraction", "max_fraction", "unique")
 RELATIVE = ("min_fraction", "max_fraction")
+BOUNDS = ("min", "max", "equals", "one_of", "expected", *RELATIVE, "unique", "uniform", "min_version")
 
 MAX_FRACTION = 10.0
 """A ceiling of more than ten times its reference would pass a broken device, so it is taken for a slip."""
@@ -55,6 +58,9 @@ def read_limit(table: LimitTable, source: Source, index: int, cluster: ClusterEx
     reader.refuse_idle(asks)
     bound = reader.bound(cluster)
     severity = Severity(table.severity)
+    if table.whole_gpu and cluster.shared:
+        # What a whole GPU reaches says nothing about a share of one.
+        severity = Severity.RECORD_ONLY
     return Limit(
         id=limit_id(table.check, table.name, table.at, severity),
         check=table.check,
@@ -71,10 +77,10 @@ def read_limit(table: LimitTable, source: Source, index: int, cluster: ClusterEx
     )
 
 
-def refuse_duplicates(tables: Sequence[LimitTable], source: Source) -> None:
+def refuse_duplicates(tables: Sequence[tuple[int, LimitTable]], source: Source) -> None:
     """Refuse two limits of one file that speak about the same number with the same severity and kind of bound."""
     seen: dict[tuple[Any, ...], int] = {}
-    for index, table in enumerate(tables):
+    for index, table in tables:
         key = (*limit_key(table), table.severity)
         if key in seen:
             raise source.error(
@@ -135,6 +141,8 @@ class _LimitReader:
         given = [name for name in BOUNDS if getattr(self.table, name) is not None]
         if len(given) > 1:
             raise self.error(given[1], "one bound", " and ".join(given), "keep the one that decides")
+        if self.table.by is not None and given != ["min_version"]:
+            raise self.error("by", "min_version beside it", f"by = {self.table.by} without it", "add it, or delete by")
         if self.table.of is not None and not set(given) & set(RELATIVE):
             raise self.error("of", "min_fraction or max_fraction beside it", f"of = {self.table.of} alone", "add it")
         if given:
@@ -165,8 +173,10 @@ class _LimitReader:
                 return OneOf(tuple(value))
             case "expected":
                 return self._expected(value, cluster)
-            case "unique":
-                return self._unique()
+            case "unique" | "uniform":
+                return self._compared(name)
+            case "min_version":
+                return self._min_version(value)
             case _:
                 return self._fraction(name, value, cluster)
 
@@ -217,12 +227,23 @@ class _LimitReader:
             )
         return Expected(key)
 
-    def _unique(self) -> Bound:
+    def _compared(self, name: str) -> Bound:
         if self.table.metric is not None:
+            why = "may well be equal" if name == "unique" else "are never quite equal"
+            raise self.error(name, f"a fact, as measured numbers {why}", "a metric", "hold the fact that names it")
+        return Unique() if name == "unique" else Uniform()
+
+    def _min_version(self, floors: Mapping[str, str]) -> Bound:
+        if self.table.metric is not None:
+            raise self.error("min_version", "a fact, as a version is a word", "a metric", "hold the fact, or use min")
+        if self.table.by is None:
             raise self.error(
-                "unique", "a fact, as measured numbers may well be equal", "a metric", "hold the fact that names it"
+                "by", "the fact that says which of the versions applies", "it is absent", 'add by = "NAME of the fact"'
             )
-        return Unique()
+        for floor in floors.values():
+            if version(floor) is None:
+                raise self.error("min_version", "versions of dotted numbers", describe(floor), "correct it")
+        return MinVersion(tuple(floors.items()), self.table.by)
 
     def _fraction(self, name: str, value: float, cluster: ClusterExpectation) -> Bound:
         of = self.table.of

@@ -20,7 +20,18 @@ from gpuproof.expectation import (
     Storage,
     Waiver,
 )
-from gpuproof.limits import Asks, Limit, Severity
+from gpuproof.limits import (
+    Asks,
+    AtLeast,
+    AtMost,
+    Equals,
+    Limit,
+    MaxFraction,
+    MinFraction,
+    OneOf,
+    Severity,
+    bound_text,
+)
 from gpuproof.profile_error import Loc, ProfileError, Source, describe, nearest
 from gpuproof.profile_limits import LimitKey, limit_key, read_limit
 from gpuproof.profile_model import CanaryTable, ClusterTable, ProfileFile, ShareTable
@@ -43,7 +54,7 @@ def _absent(top: Source, loc: Loc, what: str) -> ProfileError:
 def refuse_unknown_checks(source: Source, file: ProfileFile, known: Collection[str]) -> None:
     """Refuse a check that does not exist, wherever the file names it."""
     named: list[tuple[Loc, str]] = [(("checks", check), check) for check in file.checks]
-    named += [(("limit", index, "check"), limit.check) for index, limit in enumerate(file.limit)]
+    named += [(("limit", index, "check"), limit.check) for index, limit in file.each_limit]
     named += [(("waiver", index, "check"), waiver.check) for index, waiver in enumerate(file.waiver)]
     named += [(("workload", check), check) for check in file.workload]
     for loc, check in named:
@@ -73,9 +84,30 @@ def merge_cluster(chain: Chain, top: Source) -> ClusterExpectation:
     for key in ("gpu_product", "gpus_per_node", "nodes", "gpu_resource", "device"):
         if values.get(key) is None:
             raise _absent(top, ("cluster", key), "what was bought, as the cluster under test cannot say it")
+    _refuse_sharing(top, values)
     rdma = values.get("rdma")
     values["rdma"] = None if rdma is None else Rdma(**rdma.model_dump())
     return ClusterExpectation(**(values | {"extra": extra}))
+
+
+def _refuse_sharing(top: Source, values: Mapping[str, Any]) -> None:
+    """Refuse a description of shares that contradicts itself, or that leaves whole GPUs untested."""
+    sharing = values.get("gpu_sharing", "none")
+    if (sharing == "mig") != (values.get("mig_profile") is not None):
+        raise top.error(
+            ("cluster", "mig_profile"),
+            expected='a profile such as "1g.10gb" where gpu_sharing is "mig", and none elsewhere',
+            actual=f"gpu_sharing = {describe(sharing)}, mig_profile = {describe(values.get('mig_profile'))}",
+            next_step="state both or neither",
+        )
+    asked, offered = values.get("gpus_per_pod"), values["gpus_per_node"]
+    if asked is not None and (asked > offered or (asked != offered and sharing == "none")):
+        raise top.error(
+            ("cluster", "gpus_per_pod"),
+            expected=f"at most the {offered} of gpus_per_node, and no fewer where GPUs are whole: all must be tested",
+            actual=describe(asked),
+            next_step="delete it, or say by gpu_sharing how GPUs are shared",
+        )
 
 
 def merge_checks(chain: Chain, top: Source, known: Collection[str]) -> tuple[dict[str, CheckState], dict[str, int]]:
@@ -122,7 +154,7 @@ def merge_limits(
     kept: dict[LimitKey, list[Limit]] = {}
     for position, (source, file) in enumerate(chain):
         read: dict[LimitKey, list[Limit]] = {}
-        for index, table in enumerate(file.limit):
+        for index, table in file.each_limit:
             state = checks[table.check].state
             if state is State.NOT_APPLICABLE:
                 if position >= origins[table.check]:
@@ -137,8 +169,42 @@ def merge_limits(
             if state is State.RECORDED:
                 limit = replace(limit, severity=Severity.RECORD_ONLY)
             read.setdefault(limit_key(table), []).append(limit)
-        kept |= read
+        for key, limits in read.items():
+            kept[key] = [_beside(limit, kept[key]) if key in kept else limit for limit in limits]
     return tuple(limit for limits in kept.values() for limit in limits)
+
+
+def _beside(limit: Limit, inherited: Sequence[Limit]) -> Limit:
+    """Return the limit with what it took the place of; nobody may ask for less than was inherited without a word."""
+    before = min(inherited, key=lambda other: (not other.decisive, other.severity != limit.severity))
+    if (before.bound, before.severity, before.per) == (limit.bound, limit.severity, limit.per):
+        return limit
+    how = "weaker than" if _weaker(limit, before) else "instead of"
+    was = f"{bound_text(before.bound, before.unit)} ({before.severity.replace('_', ' ')})"
+    return replace(limit, replaced=f"{how} the inherited {was} of {before.source_file}, {before.key}")
+
+
+_RANK = {Severity.FAIL: 2, Severity.WARN: 1, Severity.RECORD_ONLY: 0}
+
+
+def _weaker(limit: Limit, before: Limit) -> bool:
+    if _RANK[limit.severity] != _RANK[before.severity]:
+        return _RANK[limit.severity] < _RANK[before.severity]
+    match limit.bound, before.bound:
+        case AtLeast(now), AtLeast(then):
+            return now < then
+        case AtMost(now), AtMost(then):
+            return now > then
+        case MinFraction(now, of), MinFraction(then, of_then) if of is of_then:
+            return now < then
+        case MaxFraction(now, of), MaxFraction(then, of_then) if of is of_then:
+            return now > then
+        case OneOf(now_values), OneOf(then_values):
+            return not set(now_values) <= set(then_values)
+        case OneOf(), Equals():
+            return True
+        case _:
+            return False
 
 
 def refuse_undecided_checks(top: Source, checks: Mapping[str, CheckState], limits: Sequence[Limit]) -> None:

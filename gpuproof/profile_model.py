@@ -53,6 +53,15 @@ class ClusterTable(Table):
     gpu_driver: Word | None = None
     gpu_memory_mib: Count | None = None
     device: Literal["cuda", "cpu"] | None = None
+    gpu_sharing: Literal["none", "mig", "time-slicing", "mps"] | None = None
+    mig_profile: Word | None = None
+    gpus_per_pod: Count | None = None
+    physical_gpus_per_node: Count | None = None
+    kernel_version: Word | None = None
+    os_image: Word | None = None
+    container_runtime: Word | None = None
+    kubelet_version: Word | None = None
+    taints: Word | None = None
     rdma: RdmaTable | None = None
     extra: dict[str, OneScalar] = {}
 
@@ -172,6 +181,8 @@ class LimitTable(Table):
     """One `[[limit]]`."""
 
     check: Word
+    also: list[Word] = []
+    """Further checks that the same limit holds for."""
     metric: Word | None = None
     fact: Word | None = None
     unit: Word | None = None
@@ -185,6 +196,10 @@ class LimitTable(Table):
     min_fraction: float | None = None
     max_fraction: float | None = None
     unique: Literal[True] | None = None
+    uniform: Literal[True] | None = None
+    min_version: Annotated[dict[str, Word], Field(min_length=1)] | None = None
+    by: Word | None = None
+    whole_gpu: Literal[True] | None = None
     of: Literal["ring_ceiling", "fleet_median", "baseline"] | None = None
     severity: Literal["fail", "warn", "record_only"]
     provenance: ProvenanceTable
@@ -242,6 +257,15 @@ class ProfileFile(Table):
     storage: dict[StorageName, StorageTable] = {}
     workload: dict[str, dict[str, Parameter]] = {}
     deadlines: DeadlinesTable = DeadlinesTable()
+
+    @property
+    def each_limit(self) -> list[tuple[int, LimitTable]]:
+        """Every limit once for each check that it holds for, with its place in the file."""
+        return [
+            (index, table.model_copy(update={"check": check}))
+            for index, table in enumerate(self.limit)
+            for check in (table.check, *table.also)
+        ]
 
 
 TABLES: dict[str, type[Table]] = {

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuproof.decision import Key, VerdictLine
+from gpuproof.observation import WORKLOAD as OBSERVED
 from gpuproof.verdict import Verdict
 from workloads.contract import Measurement, Sample
 
@@ -97,7 +98,8 @@ def _measurements(lines: Iterable[Mapping[str, Any]]) -> dict[Key, tuple[Measure
     """What pods measured by (check, subject), the last of each workload."""
     found: dict[Key, dict[str, Measurement]] = {}
     for line in lines:
-        if line["event"] == "measurement":
+        # What the API said is asked again, and no subject is compared with it.
+        if line["event"] == "measurement" and line["workload"] != OBSERVED:
             found.setdefault((line["check"], line["subject"]), {})[line["workload"]] = _measurement(line)
     return {key: tuple(by_workload.values()) for key, by_workload in found.items()}
 

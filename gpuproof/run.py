@@ -26,19 +26,22 @@ from gpuproof.fleet import fleet_medians, seen_values
 from gpuproof.inventory import Inventory, Node, gpus_in_use, read_inventory
 from gpuproof.jobs import NotVisited, OnResult, RunNamespace, StartedJob, Sweeper, SweepRequest, Timings, Visited
 from gpuproof.manifests import WORKLOADS, PodSettings, Renderer, TrainingJob
-from gpuproof.observation import observe_cluster, observe_node
+from gpuproof.observation import LABEL_FACT, observe_cluster, observe_node
 from gpuproof.plan import Plan, judge_coverage, make_plan, scope_labels
 from gpuproof.pod_shape import read_shape
 from gpuproof.profile import Profile
 from gpuproof.record import Recorder
 from gpuproof.resume import Circumstances, Earlier
-from gpuproof.run_record import RunRecord
+from gpuproof.run_record import FINAL_LOOK, RunRecord
 from gpuproof.run_trainings import begin_trainings, training_setup
 from gpuproof.suite import Answer, ClusterSubject, NodeSubject, Subject
 from gpuproof.sweeps import Sweep
 from gpuproof.trainings import Trainings
 from gpuproof.verdict import BLOCKED, NOTHING_JUDGED, Judgement, Verdict, blocked, judge_failure
 from workloads.contract import Measurement
+
+Fleet = dict[str, list[Measurement]]
+"""All that was measured for one check, by subject."""
 
 SWEEP_END_WITHIN_S = 30.0
 CLEANUP_WITHIN_S = 120.0
@@ -73,6 +76,9 @@ class Run:
         self._taken_over: Mapping[Key, VerdictLine] = {}
         self._measured_earlier: Mapping[Key, tuple[Measurement, ...]] = {}
         self._handed_out: dict[Key, list[Answer]] = {}
+        self._observed: set[str] = set()
+        """Checks that asked the API about a node: what it says of the others is known without asking."""
+        self._gathered: tuple[tuple[str, int, bool], Fleet, Mapping[str, Mapping[str, tuple[str, ...]]]] | None = None
         self._held: dict[Key, Judgement] = {}
         self.decision: Decision | None = None
         self._began = time.monotonic()
@@ -193,17 +199,31 @@ class Run:
     def observe(self, check: str, subject: Subject) -> Answer:
         """What the API says of the subject."""
         if isinstance(subject, ClusterSubject):
-            return self._hand_out(check, subject, observe_cluster(self._pool_size, self.setting.run_id))
+            found = observe_cluster(self._pool_size, self.setting.run_id, self._nodes.values())
+            return self._saw(check, subject, found)
         if subject.missing:
-            return self._hand_out(check, subject, self._missing(subject))
-        resource = self.setting.profile.cluster.gpu_resource
-        node = self._nodes[subject.name]
-        return self._hand_out(check, subject, observe_node(node, self.setting.run_id, resource))
+            return self._absent(check, subject)
+        self._observed.add(check)
+        return self._saw(check, subject, self._observe_node(check, self._nodes[subject.name]))
+
+    def _observe_node(self, check: str, node: Node) -> Measurement:
+        names = [limit.name for limit in self.setting.profile.limits_for(check)]
+        labels = [name.removeprefix(LABEL_FACT) for name in names if name.startswith(LABEL_FACT)]
+        return observe_node(node, self.setting.run_id, self.setting.profile.cluster.gpu_resource, labels)
+
+    def _saw(self, check: str, subject: Subject, answer: Measurement) -> Answer:
+        self.record.observed(check, subject.name, answer)
+        return self._hand_out(check, subject, answer)
+
+    def _absent(self, check: str, subject: NodeSubject) -> Answer:
+        failure = self._missing(subject)
+        self.record.failed(check, "", subject.name, None, failure)
+        return self._hand_out(check, subject, failure)
 
     def ask(self, check: str, workload: str, subject: NodeSubject) -> Answer:
         """Run the workload once over every node of the check that can be asked; wait for this subject's answer."""
         if subject.missing:
-            return self._hand_out(check, subject, self._missing(subject))
+            return self._absent(check, subject)
         sweep = self._sweeps.get((check, workload)) or self._start_sweep(check, workload)
         if self._compares_with_fleet(check):
             sweep.wait()
@@ -265,13 +285,17 @@ class Run:
         profile = self.setting.profile
         names = [subject.name for subject in self.plan.nodes if not subject.missing]
         shape = read_shape(workload, self.setting.folders)
+        candidates = tuple(name for name in names if (check, name) in self.asked and self.settled(check, name) is None)
         request = SweepRequest(
             check=check,
             workload=workload,
-            params={**profile.workloads.get(check, {}), "device": profile.cluster.device},
-            candidates=tuple(
-                name for name in names if (check, name) in self.asked and self.settled(check, name) is None
-            ),
+            params={
+                **profile.workloads.get(check, {}),
+                "device": profile.cluster.device,
+                # Pods that meet each other must know for how many to wait.
+                **({"nodes": len(candidates)} if shape.claims else {}),
+            },
+            candidates=candidates,
             gpus_per_pod=shape.gpus_of(profile.cluster.gpus_per_node),
             deadlines=profile.deadlines,
             shape=shape,
@@ -344,11 +368,17 @@ class Run:
         cluster = self.setting.profile.cluster
         if not self._compares_with_fleet(check):
             return Context(cluster)
-        limits, fleet = self.setting.profile.limits_for(check), self._fleet(check)
-        medians = fleet_medians(limits, fleet, subject, self.plan.expected_nodes)
-        return Context(cluster, fleet=medians, seen=seen_values(limits, fleet))
+        limits, expected = self.setting.profile.limits_for(check), self.plan.expected_nodes
+        # Every subject is held against the same fleet once all have answered: what they said is gathered once.
+        answers = sum(len(sweep.answers) for (name, _), sweep in self._sweeps.items() if name == check)
+        known = (check, answers, check in self._observed)
+        if self._gathered is None or self._gathered[0] != known:
+            fleet = self._fleet(check)
+            self._gathered = known, fleet, seen_values(limits, fleet, expected)
+        _, fleet, seen = self._gathered
+        return Context(cluster, fleet=fleet_medians(limits, fleet, subject, expected), seen=seen)
 
-    def _fleet(self, check: str) -> dict[str, list[Measurement]]:
+    def _fleet(self, check: str) -> Fleet:
         """All that was measured for the check, by subject: now, or by the resumed run where that settled it."""
         settled = self._taken_over.keys() & self._measured_earlier.keys()
         fleet = {subject: list(self._measured_earlier[name, subject]) for name, subject in settled if name == check}
@@ -356,6 +386,8 @@ class Run:
             for subject, answer in sweep.answers.items() if name == check else ():
                 if isinstance(answer, Measurement):
                     fleet.setdefault(subject, []).append(answer)
+        for node in self._nodes.values() if check in self._observed else ():
+            fleet.setdefault(node.name, []).append(self._observe_node(check, node))
         return fleet
 
     # -- the end -------------------------------------------------------------------------------------------------------
@@ -412,6 +444,7 @@ class Run:
             for check in first:
                 line = self.judged.get((check, name))
                 if line is not None and line.verdict is Verdict.PASS:
+                    self.record.failed(check, FINAL_LOOK, name, None, failure)
                     self.settle(check, name, judge_failure(failure))
 
     def _fill_gaps(self, interrupted: str | None) -> None:

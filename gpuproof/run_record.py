@@ -19,6 +19,11 @@ from gpuproof.plan import Plan
 from gpuproof.profile import Profile
 from gpuproof.record import Recorder
 from gpuproof.verdict import Judgement
+from workloads.contract import Measurement
+
+
+FINAL_LOOK = "final look"
+"""The workload under which it is recorded that a node was no longer the same at the end; no program of that name."""
 
 
 class RunRecord:
@@ -91,6 +96,21 @@ class RunRecord:
             facts=dict(result.measurement.facts),
             environment=dict(result.measurement.environment),
             timings=describe.plain(result.timings),
+        )
+
+    def observed(self, check: str, subject: str, answer: Measurement) -> None:
+        """The API's own answer, so that whoever reads the record can judge again what was judged."""
+        self._append(
+            "measurement",
+            check=check,
+            workload=answer.workload,
+            subject=subject,
+            pod=None,
+            index=-1,
+            samples=describe.samples(answer),
+            facts=dict(answer.facts),
+            environment=dict(answer.environment),
+            timings={},
         )
 
     def failed(self, check: str, workload: str, subject: str, pod: str | None, failure: JobFailure) -> None:

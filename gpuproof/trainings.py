@@ -188,24 +188,32 @@ class Trainings:
         return None
 
     def _job(self, name: str, params: Mapping[str, Any], excluded: tuple[str, ...] = ()) -> TrainingJob:
-        setup = self.setup
-        steps = steps_needed(len(Kill), setup.shape.save_every)
-        wait_s = setup.shape.start_within_s + len(Kill) * setup.shape.recover_within_s
-        job = TrainingJob(
-            name=name,
-            check=setup.check,
-            workload=WORKLOAD,
-            pods=setup.shape.pods,
-            gpus=setup.gpus,
-            restarts=_RESTARTS,
-            grace_s=setup.grace_s,
-            active_deadline_s=math.ceil(2 * wait_s),
-            params={"folder": _folder(name), **setup.params, "steps": steps, **params},
-            excluded=excluded,
-            shape=setup.pod,
-        )
+        job = _job(self.setup, name, params, excluded)
         self.on_job(job)
         return job
+
+
+def sample_job(setup: Setup) -> TrainingJob:
+    """The Job of the training that nobody kills; those of the others differ in name, folder and where they hold."""
+    return _job(setup, "reference", {"raw": False}, ())
+
+
+def _job(setup: Setup, name: str, params: Mapping[str, Any], excluded: tuple[str, ...]) -> TrainingJob:
+    steps = steps_needed(len(Kill), setup.shape.save_every)
+    wait_s = setup.shape.start_within_s + len(Kill) * setup.shape.recover_within_s
+    return TrainingJob(
+        name=name,
+        check=setup.check,
+        workload=WORKLOAD,
+        pods=setup.shape.pods,
+        gpus=setup.gpus,
+        restarts=_RESTARTS,
+        grace_s=setup.grace_s,
+        active_deadline_s=math.ceil(2 * wait_s),
+        params={"folder": _folder(name), **setup.params, "steps": steps, **params},
+        excluded=excluded,
+        shape=setup.pod,
+    )
 
 
 def _folder(name: str) -> str:

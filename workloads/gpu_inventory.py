@@ -1,16 +1,17 @@
-"""Which GPUs does this pod see? Counts and names them as nvidia-smi lists them; knows nothing of what was expected.
+"""Which GPUs does this pod see, and which versions does it meet? Knows nothing of what was expected.
 
-Listing is not using: whether the devices compute is the question of `cuda_runtime`.
+Three witnesses count the GPUs: the PCI bus (all boards of the node), NVML (what the driver gives this pod) and
+nvidia-smi's table. Listing is not using: whether the devices compute is the question of `cuda_runtime`.
 """
 
 from __future__ import annotations
 
-import csv
 import os
 import shutil
 import subprocess
 import sys
-from typing import Dict, List, Tuple
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from workloads.contract import (
     Fact,
@@ -21,69 +22,140 @@ from workloads.contract import (
     leave_on_sigterm,
     parameters,
 )
+from workloads.nvml import Nvml, NvmlError
+from workloads.smi_text import DRIVER, MEMORY, NAME, UUID, Row, Slice, memory_mib, rows_of, slices_of, unreadable
+from workloads.versions import NONE, cuda_of_image, nccl_of_image
 
 PARAMETERS = ("nvidia_smi_timeout_s",)
-COLUMNS = ("index", "uuid", "name", "driver_version", "memory.total")
+MIG, VBIOS = "mig.mode.current", "vbios_version"
+COLUMNS = ("index", UUID, NAME, DRIVER, MEMORY, MIG, VBIOS)
+
+PCI_DEVICES = "/sys/bus/pci/devices"
+ADAPTERS = "/sys/class/infiniband"
+NVIDIA = "0x10de"
+DISPLAY_CLASSES = ("0x0300", "0x0302")
+"""VGA and 3D controllers; a board's audio function and NVSwitches are of other classes (PCI code and ID assignment)."""
 
 
-def ask_nvidia_smi(timeout_s: float) -> Tuple[List[Dict[str, str]], str]:
-    """The rows of nvidia-smi's CSV by column name, and a word for what went wrong ("none" where nothing did).
-
-    The header is read, never a column position; a lone error line without a table is an error and no row.
-    """
+def ask_nvidia_smi(*arguments: str, timeout_s: float) -> Tuple[str, str]:
+    """What nvidia-smi wrote, and a word for what went wrong ("none" where nothing did)."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
-        return [], "nvidia-smi is not in the container"
-    command = [tool, "--query-gpu=" + ",".join(COLUMNS), "--format=csv"]
+        return "", "nvidia-smi is not in the container"
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+        done = subprocess.run([tool, *arguments], capture_output=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired:
-        return [], "nvidia-smi did not answer within %g s" % timeout_s
+        return "", "nvidia-smi did not answer within %g s" % timeout_s
     except OSError as error:
-        return [], "nvidia-smi could not be started: %s" % error
-    sys.stdout.write(done.stdout)
-    sys.stderr.write(done.stderr)
-    rows = rows_of(done.stdout)
-    if done.returncode != 0 or not rows:
-        said = " ".join((done.stderr + " " + done.stdout).split())[:200]
-        return rows, "nvidia-smi exit %d: %s" % (done.returncode, said or "no output")
-    return rows, "none"
+        return "", "nvidia-smi could not be started: %s" % error
+    # What a sick driver writes need not be UTF-8.
+    written, complaint = done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+    sys.stdout.write(written)
+    sys.stderr.write(complaint)
+    if done.returncode != 0 or not written.strip():
+        return written, "nvidia-smi exit %d: %s" % (done.returncode, _shortened(complaint + " " + written))
+    return written, NONE
 
 
-def rows_of(text: str) -> List[Dict[str, str]]:
-    """CSV rows keyed by the header's names without their units ("memory.total [MiB]" is "memory.total")."""
-    lines = [[cell.strip() for cell in line] for line in csv.reader(text.splitlines())]
-    for number, header in enumerate(lines):
-        names = [cell.partition(" [")[0] for cell in header]
-        if "uuid" in names and "index" in names:
-            return [dict(zip(names, cells)) for cells in lines[number + 1 :] if len(cells) == len(names)]
-    return []
+def _shortened(text: str) -> str:
+    return " ".join(text.split())[:200] or "no output"
+
+
+def table_of(written: str, error: str) -> Tuple[List[Row], str]:
+    """The rows of nvidia-smi's CSV, and a word for what went wrong; a lone error line is an error and no row."""
+    rows = rows_of(written)
+    if error == NONE and not rows:
+        error = "nvidia-smi wrote no table: %s" % _shortened(written)
+    return rows, error
+
+
+def count_pci(folder: str = PCI_DEVICES) -> Optional[int]:
+    """NVIDIA display controllers on the node's PCI bus, virtual functions left out; None where the bus is not shown."""
+    if not Path(folder).is_dir():
+        return None
+    found = 0
+    for place in Path(folder).iterdir():
+        board = read_word(place / "vendor") == NVIDIA and read_word(place / "class").startswith(DISPLAY_CLASSES)
+        found += board and not (place / "physfn").exists()
+    return found
+
+
+def read_word(path: Path) -> str:
+    """The text of a small kernel file; "" where it cannot be read."""
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def adapter_firmware(folder: str = ADAPTERS) -> List[str]:
+    """The distinct firmware versions of the RDMA adapters that this pod sees, sorted."""
+    return sorted({word for word in map(read_word, Path(folder).glob("*/fw_ver")) if word})
+
+
+def count_nvml() -> Tuple[int, str, Dict[str, str]]:
+    """How many GPUs NVML shows, a word for what went wrong, and the versions that it knows."""
+    try:
+        nvml = Nvml()
+        return nvml.count(), NONE, {"driver_of_nvml": nvml.driver_version()}
+    except NvmlError as error:
+        return 0, str(error), {}
+
+
+def facts_of(rows: Sequence[Row], slices: Sequence[Slice], error: str) -> Dict[str, Fact]:
+    """What the tables say of the GPUs that this pod was given: shares of GPUs where there are any, else the GPUs."""
+    if slices:
+        names = {row.get(NAME, "") for row in rows}
+        products: List[str] = ["%s MIG %s" % (" or ".join(sorted(names)), each.profile) for each in slices]
+        uuids = [each.uuid for each in slices]
+    else:
+        products, uuids = [row.get(NAME, "") for row in rows], [row.get(UUID, "") for row in rows]
+    drivers = sorted({row.get(DRIVER, "") for row in rows})
+    facts: Dict[str, Fact] = {
+        "pod_gpu_product": list(products),
+        "pod_gpu_driver": [row.get(DRIVER, "") for row in rows],
+        "pod_gpu_uuid": list(uuids),
+        "pod_mig_profile": [each.profile for each in slices] or [NONE],
+        "gpu_uuids_unique": len(set(uuids)) == len(uuids),
+        "nvidia_smi_error": error,
+        "nvidia_smi_unreadable": list(unreadable(list(rows))) or [NONE],
+    }
+    if drivers:
+        facts["driver_version"] = " and ".join(drivers)
+    firmware = [row.get(VBIOS, "") for row in rows]
+    if firmware and all(word and "[" not in word for word in firmware):
+        facts["gpu_firmware"] = list(firmware)
+    return facts
 
 
 def measure() -> Measurement:
-    """One listing of the GPUs that this pod was given."""
-    options = parameters()
-    rows, error = ask_nvidia_smi(float(options.get("nvidia_smi_timeout_s", 30)))
-    uuids = [row["uuid"] for row in rows]
-    facts: Dict[str, Fact] = {
-        "pod_gpu_product": [row.get("name", "") for row in rows],
-        "pod_gpu_driver": [row.get("driver_version", "") for row in rows],
-        "pod_gpu_uuid": list(uuids),
-        "gpu_uuids_unique": len(set(uuids)) == len(uuids),
-        "nvidia_smi_error": error,
-    }
-    memory = [memory_mib(row.get("memory.total", "")) for row in rows]
-    samples = [Sample("gpus_visible", float(len(rows)), "count")]
+    """One look at the GPUs that this pod was given, and at the versions of what it would use them with."""
+    timeout_s = float(parameters().get("nvidia_smi_timeout_s", 30))
+    query = ("--query-gpu=" + ",".join(COLUMNS), "--format=csv")
+    rows, error = table_of(*ask_nvidia_smi(*query, timeout_s=timeout_s))
+    slices: List[Slice] = []
+    if any(row.get(MIG) == "Enabled" for row in rows):
+        listing, listing_error = ask_nvidia_smi("-L", timeout_s=timeout_s)
+        slices, error = slices_of(listing), error if error != NONE else listing_error
+    shown, nvml_error, known = count_nvml()
+    cuda = cuda_of_image()
+    facts = facts_of(rows, slices, error)
+    facts["nvml_error"] = nvml_error
+    facts["cuda_of_image"], facts["cuda_major_of_image"] = cuda, cuda.partition(".")[0]
+    facts["nccl_of_image"] = nccl_of_image()
+    facts["adapter_firmware"] = list(adapter_firmware()) or [NONE]
+    samples = [
+        Sample("gpus_visible", float(len(slices or rows)), "count"),
+        Sample("gpus_nvml", float(shown), "count"),
+    ]
+    boards = count_pci()
+    samples += [] if boards is None else [Sample("gpus_pci", float(boards), "count")]
+    memory = [] if slices else [memory_mib(row.get(MEMORY, "")) for row in rows]
     samples += [Sample("gpu_memory", mib, "MiB", {"gpu": gpu}) for gpu, mib in enumerate(memory) if mib is not None]
     environment = {"python": sys.version.split()[0], "visible_devices": os.environ.get("NVIDIA_VISIBLE_DEVICES", "")}
+    environment.update(known)
     return Measurement("gpu_inventory", world_size=1, hosts=1, samples=tuple(samples), facts=facts,
                        environment=environment, **identity())  # fmt: skip
-
-
-def memory_mib(cell: str) -> "float | None":
-    """A cell such as "81559 MiB" in MiB; None for "[N/A]", "ERR!" and other words."""
-    number, _, unit = cell.partition(" ")
-    return float(number) if unit == "MiB" and number.isdigit() else None
 
 
 if __name__ == "__main__":

@@ -66,6 +66,7 @@ class CheckFacts(Facts):
     state: str = "required"
     reason: str | None = None
     question: str = ""
+    why: str = ""
     file: str = ""
     requires: Texts = ()
 
@@ -84,6 +85,13 @@ class LimitFacts(Facts):
     severity: str = ""
     provenance: Mapping[str, Any] | str | None = None
     blocking: str | None = None
+    replaced: str | None = None
+    """What a site's file put this limit in the place of, and whether that made it weaker."""
+
+    @property
+    def weaker(self) -> bool:
+        """Whether the site's file asks for less than what it extends."""
+        return (self.replaced or "").startswith("weaker")
 
 
 class WaiverFacts(Facts):

@@ -10,7 +10,7 @@ from gpuproof.report.events import MeasurementLine, NodeFacts
 from gpuproof.report.wording import natural, number, operating_point
 
 # Which device of a subject was read is where in the fleet a number stands, not the point it was measured at.
-PLACE_KEYS = frozenset({"gpu", "rank", "device", "nic", "host", "node", "peer"})
+PLACE_KEYS = frozenset({"gpu", "rank", "device", "nic", "host", "node", "peer", "from", "to"})
 HISTOGRAM_BINS = 24
 _COLUMNS = ["check", "metric", "unit", "point", "place", "subject", "value"]
 

@@ -10,7 +10,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from gpuproof.report import fleet, layout, wording, words
+from gpuproof.report import charts, fleet, layout, wording, words
+from gpuproof.report.advice import next_step
+from gpuproof.report.bounds import margin_text
 from gpuproof.report.view import RunView
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -33,6 +35,9 @@ def render_html(view: RunView) -> str:
             style=Markup(style),
             style_hash=b64encode(sha256(style.encode()).digest()).decode(),
             groups=layout.groups(view),
+            replaced=layout.replaced_limits(view),
+            uncovered=layout.uncovered(view),
+            idle_waivers=layout.idle_waivers(view),
             attention=attention,
             clean=clean,
             sections=layout.sections(view),
@@ -68,8 +73,13 @@ def _environment() -> Environment:
     )
     environment.globals.update(
         first_reason=layout.first_reason,
+        next_step=next_step,
+        margin_text=margin_text,
+        outcome_word=layout.outcome_word,
+        spark=charts.spark,
         listed=wording.listed,
         meanings=words.MEANINGS,
+        most_blocks=layout.MOST_BLOCKS,
         most_groups=layout.MOST_GROUPS,
         node_columns=fleet.NODE_COLUMNS,
         plural=wording.plural,

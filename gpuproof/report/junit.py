@@ -8,7 +8,7 @@ that only counts red cases cannot take an UNDECIDED run, or one that planned not
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 
-from gpuproof.report.layout import bound_text, first_reason
+from gpuproof.report.layout import bound_text, first_reason, outcome_word
 from gpuproof.report.view import CheckView, RunView, SubjectView
 from gpuproof.report.wording import as_utc, number, operating_point, visible
 
@@ -95,7 +95,7 @@ def _output_lines(subject: SubjectView) -> Iterable[str]:
     for finding in subject.findings:
         at = f" at {operating_point(finding.at)}" if finding.at else ""
         yield (
-            f"{finding.outcome} [{finding.severity}] {finding.metric or finding.limit_id}{at}: "
+            f"{outcome_word(finding)} [{finding.severity}] {finding.metric or finding.limit_id}{at}: "
             f"observed {number(finding.observed, finding.unit)}, bound {bound_text(finding.bound)} ({finding.limit_id})"
         )
     for failure in subject.failures:

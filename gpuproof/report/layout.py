@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuproof.report.events import FindingFacts, LimitFacts
+from gpuproof.report.figures import DeviceTable, Figure, device_tables, figures
 from gpuproof.report.view import CheckView, RunView, SubjectView
-from gpuproof.report.wording import natural, number, operating_point
+from gpuproof.report.wording import listed, natural, number, operating_point, plural
 from gpuproof.report.words import Verdict, severity
 
 MOST_GROUPS = 12
@@ -16,7 +17,10 @@ MOST_FINDINGS_A_SUBJECT = 200
 MOST_FINDINGS = 20_000
 MOST_MATRIX_ROWS = 2_000
 MOST_UPRIGHT_SUBJECTS = 6
+MOST_COLUMNS = 6
+MOST_BLOCKS = 400
 TILES_FROM = 25
+MOST_DEVICE_TABLES = 12
 _OUTCOME_RANK = {"missed": 0, "not_measured": 1}
 
 
@@ -57,11 +61,19 @@ class CheckSection:
     columns: tuple["MatrixColumn", ...]
     rows: tuple[MatrixRow, ...]
     rows_left_out: int
+    figures: tuple[Figure, ...]
+    devices: tuple[DeviceTable, ...]
 
     @property
     def upright(self) -> bool:
         """Whether the values read better with a row a limit: few subjects, many limits."""
         return len(self.rows) <= MOST_UPRIGHT_SUBJECTS and len(self.columns) > len(self.rows)
+
+    @property
+    def parts(self) -> tuple[range, ...]:
+        """The places of the columns, as many at a time as a screen is wide."""
+        step = MOST_COLUMNS
+        return tuple(range(start, min(start + step, len(self.columns))) for start in range(0, len(self.columns), step))
 
 
 @dataclass(frozen=True)
@@ -159,6 +171,8 @@ def sections(view: RunView) -> tuple[CheckSection, ...]:
                 columns=columns,
                 rows=tuple(_matrix_row(subject, columns) for subject in good[:MOST_MATRIX_ROWS]),
                 rows_left_out=max(0, len(good) - MOST_MATRIX_ROWS),
+                figures=figures(check),
+                devices=device_tables(check)[:MOST_DEVICE_TABLES],
             )
         )
     return tuple(made)
@@ -191,6 +205,13 @@ def _met(finding: FindingFacts) -> bool:
     return finding.outcome not in _OUTCOME_RANK
 
 
+def outcome_word(finding: FindingFacts) -> str:
+    """Return what became of a finding: what is only recorded has met nothing, whatever its bound."""
+    if finding.severity == "record_only" and finding.outcome != "not_measured":
+        return "recorded"
+    return finding.outcome
+
+
 def _columns(subjects: Iterable[SubjectView], limits: Mapping[str, LimitFacts]) -> tuple[MatrixColumn, ...]:
     first: dict[str, FindingFacts] = {}
     for subject in subjects:
@@ -221,6 +242,8 @@ def _matrix_row(subject: SubjectView, columns: Sequence[MatrixColumn]) -> Matrix
 
 def _observed(finding: FindingFacts) -> str:
     shown = number(finding.observed)
+    if outcome_word(finding) == "recorded":
+        return f"{shown} (recorded)"
     return shown if _met(finding) else f"{shown} ({finding.outcome.replace('_', ' ')}, {finding.severity})"
 
 
@@ -231,6 +254,32 @@ def _folded(values: list[str]) -> str:
     if len(values) > 1 and len(set(values)) == 1:
         return f"{values[0]} (each of {len(values)})"
     return ", ".join(values)
+
+
+def uncovered(view: RunView) -> tuple[str, ...]:
+    """Return in plain words what the decision does not speak for: what did not run, is not required or left out."""
+    said: list[str] = []
+    for check in view.checks:
+        open_ = [s for s in check.subjects if s.planned and s.verdict == "NOT_RUN"]
+        if open_:
+            names = listed([s.subject for s in open_], 3)
+            said.append(f"{check.name} was not run on {plural(len(open_), 'subject')}: {names}")
+        if check.facts.state not in ("required", "unknown"):
+            reason = f": {check.facts.reason}" if check.facts.reason else ""
+            said.append(f"{check.name} is {check.facts.state.replace('-', ' ')} by the profile{reason}")
+    return tuple(said)
+
+
+def replaced_limits(view: RunView) -> tuple[LimitFacts, ...]:
+    """Return the limits that a site's file put in the place of inherited ones, the weakened first."""
+    found = [limit for limit in view.limits.values() if limit.replaced]
+    return tuple(sorted(found, key=lambda limit: not limit.weaker))
+
+
+def idle_waivers(view: RunView) -> frozenset[tuple[str, str]]:
+    """Return the waivers that name nobody who was asked, by check and subject."""
+    planned = {(s.check, s.subject) for s in view.subjects if s.planned}
+    return frozenset((w.check, w.subject) for w in view.waivers if (w.check, w.subject) not in planned)
 
 
 def bound_text(bound: Any) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from gpuproof.report.bounds import margin_text
 from gpuproof.report.events import FindingFacts
-from gpuproof.report.layout import bound_text, first_reason
+from gpuproof.report.layout import bound_text, first_reason, outcome_word
 from gpuproof.report.view import RunView, SubjectView
 from gpuproof.report.wording import number, operating_point, visible
 from gpuproof.report.words import MEANINGS, SIGNS, spoken
@@ -18,7 +19,13 @@ from gpuproof.report.words import MEANINGS, SIGNS, spoken
 PROPERTY_CHECK = "gpuproof.check"
 PROPERTY_SUBJECT = "gpuproof.subject"
 _MOST_FINDINGS = 200
-_CELLS = (("verdict", "Verdict"), ("subject", "Subject"), ("measured", "Measured"), ("limit", "Limit"))
+_CELLS = (
+    ("verdict", "Verdict"),
+    ("subject", "Subject"),
+    ("measured", "Measured"),
+    ("limit", "Limit"),
+    ("margin", "Margin"),
+)
 _PLACE = 2
 
 LookUp = Callable[[str, str], SubjectView | None]
@@ -67,7 +74,7 @@ class ReportPage:
         subject = self._subject(report)
         if not cells:
             return
-        texts = ("", "", "", "") if subject is None else _row_texts(subject)
+        texts = ("", "", "", "", "") if subject is None else _row_texts(subject)
         cells[_PLACE:_PLACE] = [
             f'<td class="col-{key}">{_html(text)}</td>' for (key, _), text in zip(_CELLS, texts, strict=True)
         ]
@@ -99,7 +106,7 @@ def findings_html(subject: SubjectView) -> str:
 
 def _finding_row(finding: FindingFacts) -> str:
     cells = (
-        spoken(finding.outcome),
+        spoken(outcome_word(finding)),
         finding.metric or finding.limit_id or "",
         operating_point(finding.at),
         number(finding.observed, finding.unit),
@@ -119,16 +126,17 @@ def _decision_html(view: RunView) -> str:
     )
 
 
-def _row_texts(subject: SubjectView) -> tuple[str, str, str, str]:
+def _row_texts(subject: SubjectView) -> tuple[str, str, str, str, str]:
     finding = _telling(subject)
     measured = number(finding.observed, finding.unit) if finding else ""
     limit = f"{finding.metric or finding.limit_id or ''} {bound_text(finding.bound)}".strip() if finding else ""
-    return f"{SIGNS[subject.verdict]} {spoken(subject.verdict)}", subject.subject, measured, limit
+    margin = margin_text(finding.observed, finding.bound) if finding else ""
+    return f"{SIGNS[subject.verdict]} {spoken(subject.verdict)}", subject.subject, measured, limit, margin
 
 
 def _telling(subject: SubjectView) -> FindingFacts | None:
     order = {"missed": 0, "not_measured": 1}
-    ranked = sorted(subject.findings, key=lambda f: order.get(f.outcome, 2))
+    ranked = sorted(subject.findings, key=lambda f: (f.severity != "fail", order.get(f.outcome, 2)))
     return ranked[0] if ranked else None
 
 

@@ -20,7 +20,7 @@ def parse(text: str | float) -> Decimal:
     """The number a quantity stands for; a bare number is one too. Raises ValueError for what is none."""
     found = _PARTS.match(str(text))
     if found is None:
-        raise ValueError(f"not a quantity: {text!r}")
+        raise ValueError(f"{text!r} is no quantity: expected a number with an optional suffix such as m, k, Gi")
     number = Decimal(found[1])
     if found[2]:
         if abs(int(found[2][1:])) > _LARGEST_POWER:
@@ -31,7 +31,7 @@ def parse(text: str | float) -> Decimal:
         return number * _BINARY[suffix]
     if suffix in _DECIMAL:
         return number * Decimal(10) ** _DECIMAL[suffix]
-    raise ValueError(f"not a quantity: {text!r}")
+    raise ValueError(f"{text!r} is no quantity: expected a number with an optional suffix such as m, k, Gi")
 
 
 def _scaled(value: Decimal, scales: dict[str, Decimal]) -> str:

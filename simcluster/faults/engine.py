@@ -18,6 +18,12 @@ from simcluster.node.kubelet import NodeKubelet
 from simcluster.topology import Topology
 
 _log = logging.getLogger(__name__)
+_NODE_INFO = {
+    "kernel_version": "kernelVersion",
+    "container_runtime": "containerRuntimeVersion",
+    "kubelet_version": "kubeletVersion",
+    "os_image": "osImage",
+}
 
 
 class Target(Protocol):
@@ -96,12 +102,16 @@ class FaultEngine:
 
     def _strike(self, action: file.Action, target: Target) -> None:
         if isinstance(action, file.TroubleStorage):
-            target.site.claims.trouble(action.storage_class, action.settings)
-        if not hasattr(action, "node"):
+            target.site.claims.trouble(action.storage_class, action.settings, action.node)
+        if isinstance(action, file.TroubleStorage) or not hasattr(action, "node"):
             return
         for kubelet in _chosen(target.kubelets, action.node):
             if isinstance(action, outages.Outage):
                 self._spawn(outages.carry_out(kubelet, action))
+            elif isinstance(action, file.ChangeSystem | file.ChangeImage):
+                _change_software(kubelet, action)
+            elif isinstance(action, file.RemoveBoard):
+                _remove_board(kubelet, action.gpu)
             elif isinstance(action, file.VanishNode):
                 self._spawn(_vanish(kubelet))
             else:
@@ -161,6 +171,23 @@ def _break(kubelet: NodeKubelet, action: file.BreakGpu) -> None:
         compute_error=action.compute_error,
         flips_bits=action.flips_bits,
     )
+
+
+def _change_software(kubelet: NodeKubelet, action: file.ChangeSystem | file.ChangeImage) -> None:
+    node = kubelet.node
+    if isinstance(action, file.ChangeImage):
+        node.images.carried.setdefault(action.image, {}).update(action.env)
+        return
+    node.system |= {_NODE_INFO[key]: value for key, value in action if key in _NODE_INFO and value is not None}
+
+
+def _remove_board(kubelet: NodeKubelet, index: int) -> None:
+    node = kubelet.node
+    if node.gpus is None:
+        return
+    node.gpus.remove_board(index)
+    node.devices.units |= node.gpus.units()
+    node.labels["nvidia.com/gpu.count"] = str(len(node.gpus.gpus))
 
 
 def _set_driver(kubelet: NodeKubelet, version: str) -> None:

@@ -64,6 +64,34 @@ class SetDriver(_Strict):
     version: str
 
 
+class ChangeSystem(_Strict):
+    """A node runs another kernel, container runtime, kubelet or system image than its pool."""
+
+    do: Literal["change-system"]
+    node: str
+    kernel_version: str | None = None
+    container_runtime: str | None = None
+    kubelet_version: str | None = None
+    os_image: str | None = None
+
+
+class RemoveBoard(_Strict):
+    """A GPU is not enumerated at boot: bus, driver, device plugin and labels agree that it is not there."""
+
+    do: Literal["remove-board"]
+    node: str
+    gpu: int
+
+
+class ChangeImage(_Strict):
+    """A node has an older copy of an image under the same name: what it sets in the environment differs."""
+
+    do: Literal["change-image"]
+    node: str
+    image: str
+    env: dict[str, str]
+
+
 class RejectPods(_Strict):
     """The kubelet refuses each pod at admission."""
 
@@ -140,9 +168,13 @@ class VanishNode(_Strict):
 
 
 class TroubleStorage(_Strict):
-    """All volumes of a storage class behave otherwise: `settings` as fields of `hardware.storage.Settings`."""
+    """All volumes of a storage class behave otherwise, on one node or on all of them.
+
+    `settings` are fields of `hardware.storage.Settings`.
+    """
 
     do: Literal["trouble-storage"]
+    node: str = EVERY_NODE
     storage_class: str
     settings: dict[str, float | bool]
 
@@ -160,6 +192,9 @@ Action = Annotated[
     | BreakGpu
     | HideGpus
     | SetDriver
+    | ChangeSystem
+    | RemoveBoard
+    | ChangeImage
     | RejectPods
     | BreakSandbox
     | SilentKubelet

@@ -117,6 +117,20 @@ class NodeGpus:
                 instances += _partition(node, model, gpu)
         return cls(node, model, model.driver, 0, gpus, instances)
 
+    def show_bus(self, directory: Path) -> None:
+        """Write the node's PCI devices as sysfs shows them: its boards, and a bridge of another vendor."""
+        boards = {gpu.pci_bus_id[4:].lower(): "0x030200" for gpu in self.gpus}
+        for address, kind in {**boards, "0000:00:00.0": "0x060000"}.items():
+            place = directory / address
+            place.mkdir(parents=True, exist_ok=True)
+            (place / "vendor").write_text("0x10de\n" if address in boards else "0x1022\n", encoding="ascii")
+            (place / "class").write_text(f"{kind}\n", encoding="ascii")
+
+    def remove_board(self, index: int) -> None:
+        """The board is not enumerated: neither bus nor driver know of it."""
+        self.gpus = [gpu for gpu in self.gpus if gpu.index != index]
+        self.publish()
+
     def units(self) -> dict[str, list[str]]:
         """What the device plugin offers, by resource name."""
         if self.model.time_slicing is not None:

@@ -26,6 +26,8 @@ class Settings:
 
     `hide_s`: a new file appears on other nodes so late. `lose_every`: each n-th written file is gone after a close that
     reported success. `stale`: every use gives ESTALE. `no_rename`: ENOTSUP; `no_lock`: ENOLCK; `full`: ENOSPC.
+    `full_after_bytes`: a process gets ENOSPC after writing so much. `flip_every`: one bit of each n-th large read is
+    wrong. `no_attach`: as if the volume were attached to another node. `apart`: this node does not share its rates.
     """
 
     read_bps: float = 0.0
@@ -37,6 +39,10 @@ class Settings:
     no_rename: bool = False
     no_lock: bool = False
     full: bool = False
+    full_after_bytes: float = 0.0
+    flip_every: int = 0
+    no_attach: bool = False
+    apart: bool = False
 
     @property
     def harmless(self) -> bool:

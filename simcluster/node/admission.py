@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from simcluster.api.port import Object
-from simcluster.node.quantity import parse
+from simcluster.api.quantities import parse
 
 
 @dataclass(frozen=True)

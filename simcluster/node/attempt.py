@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simcluster.api.port import Object
+from simcluster.api.quantities import parse
 from simcluster.node import memory, termination
 from simcluster.node.logs import LogWriter, last_output
-from simcluster.node.quantity import parse
 from simcluster.node.runtime import Process, Runtime
 
 

@@ -16,13 +16,14 @@ from typing import Any
 
 from simcluster.api.informer import Informer
 from simcluster.api.port import ApiError, Client, Object
+from simcluster.api.quantities import parse
 from simcluster.hardware.storage import SettingError, Settings, from_parameters
 from simcluster.node import syscalls
-from simcluster.node.quantity import parse
 from simcluster.node.sources import SourceMissingError
 
 _LIBRARY = "/opt/simcluster/lib/libsimstorage.so"
 _VIEW = "/run/simcluster/volumes"
+EVERY_NODE = "*"
 _log = logging.getLogger(__name__)
 Bind = tuple[str, str, bool]
 
@@ -47,7 +48,8 @@ class Claims:
         self._client = client
         self._directory = directory
         self._volumes: dict[str, Volume] = {}
-        self._troubles: dict[str, dict[str, Any]] = {}
+        self._troubles: dict[tuple[str, str], dict[str, Any]] = {}
+        """By storage class and node (`EVERY_NODE`: all of them)."""
         self._informer = Informer(client, "persistentvolumes")
         self.armed = False
         """Faults may strike volumes later: prepare every container that mounts one."""
@@ -61,8 +63,8 @@ class Claims:
         """Stop noticing."""
         await self._informer.stop()
 
-    async def place(self, namespace: str, claim: str) -> Path:
-        """Where a claim's data lies. Raises `SourceMissingError` where the claim is absent or has no volume."""
+    async def place(self, namespace: str, claim: str, node: str = "") -> Path:
+        """Where a claim's data lies. Raises `SourceMissingError` where it is absent, has no volume or is refused."""
         try:
             found = await self._client.get("persistentvolumeclaims", claim, namespace)
         except ApiError as error:
@@ -74,7 +76,16 @@ class Claims:
             # Asked again: another pod may have come first while the class was read.
             if name not in self._volumes:
                 self._make(name, found["spec"].get("storageClassName") or "", settings, int(parse(size)))
+        if self._settings_on(self._volumes[name], node).no_attach:
+            raise SourceMissingError(
+                f'Multi-Attach error for volume "{name}" Volume is already exclusively attached to one node and can\'t '
+                "be attached to another"
+            )
         return self._volumes[name].data
+
+    def _settings_on(self, volume: Volume, node: str) -> Settings:
+        values = self._troubles.get((volume.storage_class, node), {})
+        return volume.settings.with_values({**values, "apart": True}) if values else volume.settings
 
     async def _settings(self, claim: Object) -> Settings:
         parameters: Mapping[str, str] = {}
@@ -93,7 +104,7 @@ class Claims:
         syscalls.mount("tmpfs", str(data), "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, f"mode=777,size={size}")
         for place in (data, control):
             place.chmod(0o777)
-        settings = settings.with_values(self._troubles.get(storage_class, {}))
+        settings = settings.with_values(self._troubles.get((storage_class, EVERY_NODE), {}))
         self._volumes[name] = Volume(name, storage_class, data, control, settings)
 
     def _on_volume(self, before: Object | None, after: Object | None) -> None:
@@ -104,12 +115,13 @@ class Claims:
                     syscalls.unmount(str(volume.data))
                 asyncio.get_running_loop().run_in_executor(None, shutil.rmtree, volume.data.parent, True)
 
-    def trouble(self, storage_class: str, values: Mapping[str, Any]) -> None:
-        """Change how all volumes of a class behave, those in use at once."""
-        self._troubles.setdefault(storage_class, {}).update(values)
+    def trouble(self, storage_class: str, values: Mapping[str, Any], node: str = EVERY_NODE) -> None:
+        """Change how all volumes of a class behave, on every node or on one, those in use at once."""
+        self._troubles.setdefault((storage_class, node), {}).update(values)
         for volume in self._volumes.values():
             if volume.storage_class == storage_class:
-                volume.settings = volume.settings.with_values(values)
+                if node == EVERY_NODE:
+                    volume.settings = volume.settings.with_values(values)
                 for view in list(volume.views):
                     self._publish(view)
 
@@ -133,7 +145,8 @@ class Claims:
         return binds
 
     def _publish(self, view: Path) -> None:
-        lines = [each.settings.line(*each.views[view]) for each in self._volumes.values() if view in each.views]
+        shown = [(each, each.views[view]) for each in self._volumes.values() if view in each.views]
+        lines = [self._settings_on(volume, place[2]).line(*place) for volume, place in shown]
         mode = "r+" if view.exists() else "w"
         # In place, since containers have the file itself mounted.
         with view.open(mode, encoding="utf-8") as file:

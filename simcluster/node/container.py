@@ -240,7 +240,7 @@ class Container:
         return False
 
     def _given_environment(self) -> dict[str, str]:
-        given = dict(self._node.site.base_env)
+        given = {**self._node.site.base_env, **self._node.images.carried.get(str(self.spec["image"]), {})}
         given["HOSTNAME"] = self._pod.pod["spec"].get("hostname") or self._pod.pod["metadata"]["name"]
         return given
 

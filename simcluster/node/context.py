@@ -84,6 +84,8 @@ class NodeContext:
     bridge: str = ""
     """The node's own bridge; "" for the cluster's."""
     boots: int = 1
+    system: dict[str, str] = field(default_factory=dict)
+    """Fields of its nodeInfo that differ from what every simulated node says."""
     devices: DevicePlugins = field(default_factory=lambda: DevicePlugins({}))
 
     @property

@@ -5,6 +5,7 @@ Owns image names and pull outcomes. It must not know pods; nothing is ever downl
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -13,6 +14,9 @@ PYTHON_IMAGE = "simcluster.local/python:3"
 TORCH_IMAGE = "simcluster.local/torch:2"
 EXPORTER_IMAGE = "simcluster.local/dcgm-exporter:4"
 KNOWN_IMAGES = (PYTHON_IMAGE, TORCH_IMAGE, EXPORTER_IMAGE)
+
+CARRIED = {TORCH_IMAGE: {"CUDA_VERSION": "13.0.2", "NVIDIA_VISIBLE_DEVICES": "all"}}
+"""What an image sets in its containers' environment, as NVIDIA's CUDA images and all that are made from them do."""
 
 _RESOLVER = ("10.250.0.1:40753", "10.96.0.10:53")
 """A node's and its name server's address in the words of a look-up that nobody answers."""
@@ -75,6 +79,8 @@ class ImageStore:
     present: set[str] = field(default_factory=lambda: set(KNOWN_IMAGES))
     available: Collection[str] = KNOWN_IMAGES
     refused: set[str] = field(default_factory=set)
+    carried: dict[str, dict[str, str]] = field(default_factory=lambda: copy.deepcopy(CARRIED))
+    """The environment that this node's copy of an image sets: copies of one tag may differ."""
 
     def has(self, image: Image) -> bool:
         """Whether the image is on the node."""

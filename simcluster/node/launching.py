@@ -17,6 +17,7 @@ from simcluster.node.runtime import Launch, LaunchError
 Bind = tuple[str, str, bool]
 _NAME_FILES = ("hosts", "hostname", "resolv.conf", "nsswitch.conf")
 _GPU_STATE = "/run/simcluster/gpus"
+_PCI_BUS = "/sys/bus/pci/devices"
 _TOOLS = "/opt/simcluster"
 
 
@@ -110,4 +111,7 @@ class LaunchPlanner:
         variables["PATH"] = f"{_TOOLS}/gpu/bin:{variables.get('PATH', '')}"
         libraries = [f"{_TOOLS}/gpu/lib", variables.get("LD_LIBRARY_PATH", "")]
         variables["LD_LIBRARY_PATH"] = ":".join(part for part in libraries if part)
-        return [(str(state), _GPU_STATE, True)]
+        bus = self._node.directory / "pci"
+        if not bus.is_dir():
+            self._node.gpus.show_bus(bus)
+        return [(str(state), _GPU_STATE, True), (str(bus), _PCI_BUS, True)]

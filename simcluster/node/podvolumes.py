@@ -28,7 +28,7 @@ class PodVolumes:
         site = node.site
         self._node = node
         self._facts = facts
-        storage = NodeStorage(directory / "volumes", site.claims, node.directory / "host")
+        storage = NodeStorage(directory / "volumes", site.claims, node.directory / "host", node.name)
         self._builder = VolumeBuilder(site.client, facts(), storage, AccountTokens(site.tokens))
 
     async def set_up(self, stopped: Callable[[], bool]) -> dict[str, Path] | None:

@@ -84,6 +84,7 @@ def node_status(node: NodeContext, now: str, since: dict[str, str]) -> Object:
             "kubeProxyVersion": "",
             "operatingSystem": "linux",
             "architecture": "amd64",
+            **node.system,
         },
         "images": [{"names": [name], "sizeBytes": 169134827} for name in KNOWN_IMAGES],
     }

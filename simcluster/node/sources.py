@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simcluster.api.port import ApiError, Client, Object
-from simcluster.node.quantity import parse
+from simcluster.api.quantities import parse
 
 _SUBSCRIPT = re.compile(r"^(metadata\.(?:labels|annotations))\['(.+)'\]$")
 

@@ -31,11 +31,12 @@ class MountError(Exception):
 
 @dataclass(frozen=True)
 class NodeStorage:
-    """Where things lie: `pod` this pod's volumes, `claims` the claims' volumes, `host` what hostPath may see."""
+    """Where things lie: `pod` this pod's volumes, `claims` the claims', `host` what hostPath may see of `node`."""
 
     pod: Path
     claims: Claims
     host: Path
+    node: str = ""
 
 
 class VolumeBuilder:
@@ -173,7 +174,7 @@ class VolumeBuilder:
         return place
 
     async def _claim(self, name: str) -> Path:
-        return await self._storage.claims.place(self._namespace, name)
+        return await self._storage.claims.place(self._namespace, name, self._storage.node)
 
 
 def _write(place: Path, files: Content, mode: int) -> None:

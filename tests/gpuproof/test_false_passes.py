@@ -29,7 +29,7 @@ def reported(workload: str, node: str, samples: tuple[Sample, ...], facts: Mappi
 
 def inventory(node: str) -> Measurement:
     """What a sound node reports about its GPUs."""
-    counts = ("gpus_capacity", "gpus_allocatable", "gpus_visible")
+    counts = ("gpus_capacity", "gpus_allocatable", "gpus_visible", "gpus_pci", "gpus_nvml")
     samples = tuple(Sample(name, 2.0, "count") for name in counts)
     facts: dict[str, Fact] = {
         "gpu_product": "SIMULATED-GPU",
@@ -39,6 +39,23 @@ def inventory(node: str) -> Measurement:
         "pod_gpu_uuid": [f"GPU-{node}-0", f"GPU-{node}-1"],
         "gpu_uuids_unique": True,
         "nvidia_smi_error": "none",
+        "nvidia_smi_unreadable": ["none"],
+        "nvml_error": "none",
+        "gpu_offers": "nvidia.com/gpu=2",
+        "gpu_sharing": "none",
+        "pod_mig_profile": ["none"],
+        "kernel_version": "6.8.0",
+        "os_image": str(PROFILE.cluster.os_image),
+        "container_runtime": str(PROFILE.cluster.container_runtime),
+        "kubelet_version": str(PROFILE.cluster.kubelet_version),
+        "taints": str(PROFILE.cluster.taints),
+        "label:nvidia.com/gpu-driver-upgrade-state": "upgrade-done",
+        "driver_version": DRIVER,
+        "cuda_of_image": "13.0.2",
+        "cuda_major_of_image": "13",
+        "nccl_of_image": "2.27.5",
+        "gpu_firmware": ["96.00"] * 2,
+        "adapter_firmware": ["none"],
     }
     return reported("gpu_inventory", node, samples, facts)
 
@@ -78,7 +95,9 @@ def judged(check: str, subject: str, measurement: Measurement) -> Judgement:
     """Judge one subject beside three sound nodes."""
     limits = PROFILE.limits_for(check)
     fleet = {**{node: [inventory(node)] for node in NODES}, subject: [measurement]}
-    return judge(check, subject, measurement, limits, Context(PROFILE.cluster, seen=seen_values(limits, fleet)))
+    return judge(
+        check, subject, measurement, limits, Context(PROFILE.cluster, seen=seen_values(limits, fleet, len(NODES)))
+    )
 
 
 def outcome(answers: Answers) -> Decision:

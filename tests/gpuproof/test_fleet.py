@@ -5,7 +5,7 @@ import math
 import pytest
 
 from gpuproof.fleet import MIN_OTHERS, fleet_medians, seen_values
-from gpuproof.limits import Equals, MaxFraction, MinFraction, Reference, Unbounded, Unique
+from gpuproof.limits import Equals, MaxFraction, MinFraction, Reference, Unbounded, Uniform, Unique
 from tests.gpuproof.judging import limit, measurement, sample
 from workloads.contract import Measurement
 
@@ -72,15 +72,22 @@ class TestSeen:
             "gpu-1": [measurement(facts={"uuid": ["b", "c", "c"]}), measurement(facts={"uuid": "a"})],
             "gpu-2": [measurement(sample(1))],
         }
-        assert seen_values([self.UUID], found) == {
+        assert seen_values([self.UUID], found, 3) == {
             self.UUID.id: {"a": ("gpu-0", "gpu-1"), "b": ("gpu-0", "gpu-1"), "c": ("gpu-1", "gpu-1")}
         }
 
     def test_only_unique_limits_are_looked_for(self) -> None:
         others = [limit(Equals("a"), fact="uuid"), limit(Unbounded(), fact="uuid"), RELATIVE]
-        assert seen_values(others, {"gpu-0": [measurement(facts={"uuid": "a"})]}) == {}
-        assert seen_values([*others, self.UUID], {}) == {self.UUID.id: {}}
+        assert seen_values(others, {"gpu-0": [measurement(facts={"uuid": "a"})]}, 1) == {}
+        assert seen_values([*others, self.UUID], {}, 1) == {self.UUID.id: {}}
 
     def test_a_word_and_the_number_it_writes_are_one_value(self) -> None:
         found = {"gpu-0": [measurement(facts={"uuid": "7"})], "gpu-1": [measurement(facts={"uuid": 7})]}
-        assert seen_values([self.UUID], found) == {self.UUID.id: {"7": ("gpu-0", "gpu-1")}}
+        assert seen_values([self.UUID], found, 2) == {self.UUID.id: {"7": ("gpu-0", "gpu-1")}}
+
+    @pytest.mark.parametrize(("expected", "known"), [(2, True), (4, True), (5, False)])
+    def test_what_is_usual_takes_half_of_those_expected(self, expected: int, known: bool) -> None:
+        kernel = limit(Uniform(), fact="kernel")
+        found = {name: [measurement(facts={"kernel": "6.8"})] for name in ("gpu-0", "gpu-1")}
+        seen = seen_values([kernel, self.UUID], found, expected)
+        assert (kernel.id in seen, self.UUID.id in seen) == (known, True)

@@ -19,6 +19,7 @@ from gpuproof.limits import (
     MaxFraction,
     Measured,
     MinFraction,
+    MinVersion,
     OneOf,
     Per,
     Provenance,
@@ -27,6 +28,7 @@ from gpuproof.limits import (
     Reference,
     Severity,
     Unbounded,
+    Uniform,
     Unique,
     bound_text,
     limit_id,
@@ -51,6 +53,8 @@ YESTERDAY = TODAY - dt.timedelta(days=1)
         (MaxFraction(1.5, Reference.FLEET_MEDIAN), "s", "<= 1.5 x fleet_median"),
         (Unbounded(), "MiB", "recorded, not judged"),
         (Unique(), "", "reported once in the whole fleet"),
+        (Uniform(), "", "the same as on most nodes"),
+        (MinVersion((("12", "525"), ("13", "580")), "cuda"), "", "at least 525 where cuda is 12, 580 where cuda is 13"),
     ],
 )
 def test_a_bound_reads_as_a_sentence_part(bound: Bound, unit: str, text: str) -> None:
@@ -118,6 +122,8 @@ def test_a_limit_fits_whom_its_check_asks(asks: Asks, fitting: set[Per]) -> None
     ("bound", "compares"),
     [
         (Unique(), True),
+        (Uniform(), True),
+        (MinVersion((("12", "525"),), "cuda"), False),
         (MinFraction(0.9, Reference.FLEET_MEDIAN), True),
         (MaxFraction(1.1, Reference.FLEET_MEDIAN), True),
         (MinFraction(0.9, Reference.BASELINE), False),
@@ -186,6 +192,10 @@ def test_the_cluster_is_addressed_by_the_keys_of_its_table() -> None:
         "device": "cpu",
         "gpu_driver": "580.82.07",
         "gpu_memory_mib": 81559,
+        "gpu_sharing": "none",
+        "gpu_offers": "nvidia.com/gpu=2",
+        "gpus_per_pod": 2,
+        "physical_gpus_per_node": 2,
         "rdma.resource": "rdma/ib",
         "rdma.per_node": 8,
         "rdma.rate_gbps": 400,
@@ -198,7 +208,20 @@ def test_the_cluster_is_addressed_by_the_keys_of_its_table() -> None:
 
 def test_what_the_profile_does_not_expect_is_not_there() -> None:
     bare = ClusterExpectation("P", 8, 16, "nvidia.com/gpu", "cuda")
-    assert set(bare.expectations()) == {"gpu_product", "gpus_per_node", "nodes", "gpu_resource", "device"}
+    derived = {"gpu_sharing", "gpu_offers", "gpus_per_pod", "physical_gpus_per_node"}
+    given = {"gpu_product", "gpus_per_node", "nodes", "gpu_resource", "device"}
+    assert set(bare.expectations()) == given | derived
+
+
+def test_shares_are_counted_apart_from_cards() -> None:
+    sliced = replace(CLUSTER, gpus_per_node=8, gpu_sharing="time-slicing", gpus_per_pod=1, gpu_resource="r/shared")
+    assert (sliced.shared, sliced.pod_gpus, sliced.physical_gpus) == (True, 1, None)
+    assert (sliced.expected("gpu_offers"), sliced.expected("gpus_per_pod")) == ("r/shared=8", 1)
+    assert replace(sliced, physical_gpus_per_node=2).expected("physical_gpus_per_node") == 2
+    partitioned = replace(CLUSTER, gpu_sharing="mig", mig_profile="1g.10gb")
+    assert [each.sharing_text for each in (CLUSTER, sliced, partitioned)] == [
+        "whole GPUs", "time-slicing", "MIG 1g.10gb",
+    ]  # fmt: skip
 
 
 def test_the_ring_ceiling_is_nics_times_line_rate_in_bytes() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuproof.catalogue import load_checks
 from gpuproof.expectation import CheckState, CoverAll, CoverCanary, CoverShare, Deadlines, Rdma, Scope, State, Waiver
 from gpuproof.limits import (
     Asks,
@@ -18,6 +19,7 @@ from gpuproof.limits import (
     MaxFraction,
     Measured,
     MinFraction,
+    MinVersion,
     OneOf,
     Per,
     Provisional,
@@ -25,8 +27,11 @@ from gpuproof.limits import (
     Reference,
     Severity,
     Unbounded,
+    Uniform,
     Unique,
 )
+from gpuproof.manifests import source_files
+from gpuproof.observation import LABEL_FACT
 from gpuproof.profile import THRESHOLDS, ProfileError, find_profile, load_profile
 from tests.gpuproof.profiles import GOOD, HEAD, KNOWN, LIMIT, TODAY, WAIVER, WORDS, changed, load
 
@@ -100,6 +105,11 @@ def test_every_kind_of_bound(tmp_path: Path, text: str, bound: object) -> None:
         ("max = 5", AtMost(5)),
         ('one_of = ["a", "b"]', OneOf(("a", "b"))),
         ("unique = true", Unique()),
+        ("uniform = true", Uniform()),
+        (
+            'min_version = { "12" = "525.60.13", "13" = "580" }\nby = "cuda"',
+            MinVersion((("12", "525.60.13"), ("13", "580")), "cuda"),
+        ),
     ],
 )
 def test_a_fact_may_be_held_to_words(tmp_path: Path, text: str, bound: object) -> None:
@@ -386,9 +396,11 @@ class TestShipped:
         got = load_profile(find_profile(name), known_checks=SHIPPED_CHECKS, today=TODAY)
         root = THRESHOLDS.parent
         api = (root / "gpuproof" / "observation.py").read_text(encoding="utf-8")
+        programs = {check.name: check.workloads for check in load_checks()}
         for limit in got.limits:
-            pod = (root / "workloads" / f"{limit.check}.py").read_text(encoding="utf-8")
-            assert f'"{limit.name}"' in api + pod, limit.key
+            files = [source_files(program) for program in programs[limit.check]]
+            pod = "".join(text for each in files for text in each.values())
+            assert limit.name.startswith(LABEL_FACT) or f'"{limit.name}"' in api + pod, limit.key
 
     @pytest.mark.parametrize("name", SHIPPED)
     def test_the_device_is_named_once(self, name: str) -> None:

@@ -183,6 +183,62 @@ CASES: dict[str, tuple[str, str, str]] = {
         "limit[1].unique",
         "one bound",
     ),
+    "uniform number": (bound("uniform = true"), "limit[0].uniform", "measured numbers are never quite equal"),
+    "lowest version of a number": (bound('min_version = { "1" = "2" }\nby = "x"'), "limit[0].min_version", "use min"),
+    "lowest version by nothing": (
+        changed('expected   = "gpu_driver"', 'min_version = { "12" = "525" }'),
+        "limit[1].by",
+        "which of the versions applies",
+    ),
+    "lowest version that is none": (
+        changed('expected   = "gpu_driver"', 'min_version = { "12" = "r525" }\nby = "cuda"'),
+        "limit[1].min_version",
+        'the text "r525"',
+    ),
+    "no lowest version": (
+        changed('expected   = "gpu_driver"', 'min_version = {}\nby = "cuda"'),
+        "limit[1].min_version",
+        "at least one entry",
+    ),
+    "by beside another bound": (
+        changed('expected   = "gpu_driver"', 'expected = "gpu_driver"\nby = "cuda"'),
+        "limit[1].by",
+        "min_version beside it",
+    ),
+    "a slice without its profile": (
+        changed("nodes         = 4", 'nodes = 4\ngpu_sharing = "mig"'),
+        "cluster.mig_profile",
+        "state both or neither",
+    ),
+    "a profile of slices without slices": (
+        changed("nodes         = 4", 'nodes = 4\nmig_profile = "1g.10gb"'),
+        "cluster.mig_profile",
+        "state both or neither",
+    ),
+    "fewer GPUs a pod than there are, and they are whole": (
+        changed("nodes         = 4", "nodes = 4\ngpus_per_pod = 1"),
+        "cluster.gpus_per_pod",
+        "all must be tested",
+    ),
+    "more shares a pod than there are": (
+        changed("nodes         = 4", 'nodes = 4\ngpu_sharing = "time-slicing"\ngpus_per_pod = 3'),
+        "cluster.gpus_per_pod",
+        "at most the 2",
+    ),
+    "unknown sharing": (
+        changed("nodes         = 4", 'nodes = 4\ngpu_sharing = "vgpu"'),
+        "cluster.gpu_sharing",
+        "'time-slicing'",
+    ),
+    "a check that only whole GPUs could decide": (
+        changed(
+            "nodes         = 4",
+            'nodes = 4\ngpu_sharing = "time-slicing"',
+            limit_with('per        = "gpu"', 'per        = "gpu"\nwhole_gpu  = true'),
+        ),
+        "checks.speed",
+        "none of which decides",
+    ),
     "no provenance": (limit_with(f"provenance = {{ {DERIVED} }}", ""), "limit[0].provenance", "no default"),
     "unknown kind of provenance": (provenance('kind = "guess"'), "limit[0].provenance", "'measured'"),
     "provenance without kind": (provenance('formula = "x"'), "limit[0].provenance", "the key kind"),

@@ -15,11 +15,13 @@ from gpuproof.limits import (
     Limit,
     MaxFraction,
     MinFraction,
+    MinVersion,
     OneOf,
     Per,
     Reference,
     Severity,
     Unbounded,
+    Uniform,
     Unique,
 )
 from gpuproof.verdict import (
@@ -36,7 +38,7 @@ from gpuproof.verdict import (
     judge_failure,
 )
 from tests.gpuproof.judging import CHECK, NODE, context, limit, measurement, sample
-from workloads.contract import Measurement
+from workloads.contract import Fact, Measurement
 
 NOT_NUMBERS = [math.nan, math.inf, -math.inf]
 
@@ -387,7 +389,84 @@ class TestUnique:
     def test_a_metric_is_never_unique(self) -> None:
         got = judged([limit(Unique())], measurement(sample(500)))
         assert got.verdict is Verdict.ERROR
-        assert "only a fact can be unique" in got.reasons[0]
+        assert "only a fact can be held to this: reported once" in got.reasons[0]
+
+
+class TestUniform:
+    HELD = limit(Uniform(), fact="kernel")
+    MINE = measurement(facts={"kernel": "6.8"})
+
+    def held(self, seen: Mapping[str, tuple[str, ...]], found: Measurement = MINE) -> Judgement:
+        return judge(CHECK, NODE, found, [self.HELD], context(seen={self.HELD.id: seen}))
+
+    def test_what_most_nodes_have_meets_it(self) -> None:
+        got = self.held({"6.8": (NODE, "gpu-02", "gpu-03"), "5.4": ("gpu-04",)})
+        assert got.verdict is Verdict.PASS
+        assert got.findings[0].text == "kernel is 6.8, meets 6.8, as on 3 of 4 nodes"
+
+    def test_an_outlier_fails_and_is_told_what_the_majority_has(self) -> None:
+        got = self.held({"6.8": (NODE,), "5.4": ("gpu-02", "gpu-03")})
+        assert (got.verdict, got.reason_code) == (Verdict.FAIL, LIMIT_MISSED)
+        assert got.reasons == ("kernel is 6.8, expected 5.4, as on 2 of 3 nodes",)
+
+    def test_without_a_majority_nobody_meets_it(self) -> None:
+        got = self.held({"6.8": (NODE, "gpu-02"), "5.4": ("gpu-03", "gpu-04")})
+        assert got.reasons == (
+            "kernel is 6.8, expected what most nodes have, and there is no such: 5.4 on 2, 6.8 on 2 of 4 nodes",
+        )
+
+    def test_eight_equal_gpus_of_one_node_are_one_voice(self) -> None:
+        held, mine = limit(Uniform(), fact="vbios", per=Per.GPU), measurement(facts={"vbios": ["a", "a"]})
+        seen = {"a": (NODE, NODE), "b": ("gpu-02", "gpu-02", "gpu-03", "gpu-03")}
+        got = judge(CHECK, NODE, mine, [held], context(seen={held.id: seen}))
+        assert got.reasons[0] == "vbios at gpu=0 is a, expected b, as on 2 of 3 nodes"
+
+    @pytest.mark.parametrize("seen", [{}, {"6.8": ("gpu-02",)}])
+    def test_what_was_compared_with_nothing_is_not_measured(self, seen: Mapping[str, tuple[str, ...]]) -> None:
+        got = self.held(seen)
+        assert (got.verdict, got.reason_code) == (Verdict.ERROR, LIMIT_NOT_MEASURED)
+
+    def test_an_empty_word_is_no_value_to_share(self) -> None:
+        got = self.held({" ": (NODE, "gpu-02")}, measurement(facts={"kernel": " "}))
+        assert got.verdict is Verdict.ERROR
+        assert "the value is empty" in got.reasons[0]
+
+    def test_a_metric_is_never_uniform(self) -> None:
+        assert judged([limit(Uniform())], measurement(sample(500))).verdict is Verdict.ERROR
+
+
+class TestMinVersion:
+    HELD = limit(MinVersion((("12", "525.60.13"), ("13", "580")), "cuda"), fact="driver")
+
+    @pytest.mark.parametrize(
+        ("driver", "cuda", "verdict"),
+        [
+            ("525.60.13", "12", Verdict.PASS),
+            ("580.82.07", 12, Verdict.PASS),
+            ("525.60.12", "12", Verdict.FAIL),
+            ("525.9", "12", Verdict.FAIL),
+            ("580", "13", Verdict.PASS),
+            ("575.51.03", "13", Verdict.FAIL),
+            ("580.82.07", "14", Verdict.ERROR),
+            ("580.82.07", "none", Verdict.ERROR),
+            ("580.82.07", True, Verdict.ERROR),
+            ("[N/A]", "12", Verdict.ERROR),
+            ("", "12", Verdict.ERROR),
+            ("580.", "12", Verdict.ERROR),
+            ("-580", "12", Verdict.ERROR),
+        ],
+    )
+    def test_versions_are_compared_number_by_number(self, driver: str, cuda: Fact, verdict: Verdict) -> None:
+        assert judged([self.HELD], measurement(facts={"driver": driver, "cuda": cuda})).verdict is verdict
+
+    def test_the_finding_names_floor_and_kind(self) -> None:
+        got = judged([self.HELD], measurement(facts={"driver": "535.1", "cuda": "13"}))
+        assert got.reasons == ("driver is 535.1, expected >= 580 (cuda is 13)",)
+
+    def test_without_the_kind_nothing_is_judged(self) -> None:
+        got = judged([self.HELD], measurement(facts={"driver": "580.1"}))
+        assert got.verdict is Verdict.ERROR
+        assert "the fact cuda that says which floor applies" in got.reasons[0]
 
 
 class TestSeverity:

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from workloads import cuda_driver, cuda_runtime, gpu_inventory
+from workloads import cuda_driver, cuda_runtime, gpu_inventory, smi_text
 
 TABLE = (
     "index, uuid, name, driver_version, memory.total [MiB]\n0, GPU-a, X, 550.1, 81559 MiB\n1, GPU-b, X, 550.1, [N/A]\n"
@@ -14,9 +14,9 @@ TABLE = (
 
 
 def test_rows_are_read_by_the_header_wherever_it_stands() -> None:
-    rows = gpu_inventory.rows_of("WARNING: infoROM is corrupted\n" + TABLE)
+    rows = smi_text.rows_of("WARNING: infoROM is corrupted\n" + TABLE)
     assert [row["uuid"] for row in rows] == ["GPU-a", "GPU-b"]
-    assert [gpu_inventory.memory_mib(row["memory.total"]) for row in rows] == [81559.0, None]
+    assert [smi_text.memory_mib(row["memory.total"]) for row in rows] == [81559.0, None]
 
 
 @pytest.mark.parametrize(
@@ -30,13 +30,15 @@ def test_rows_are_read_by_the_header_wherever_it_stands() -> None:
     ],
 )
 def test_text_without_a_table_holds_no_gpu(text: str) -> None:
-    assert gpu_inventory.rows_of(text) == []
+    assert smi_text.rows_of(text) == []
 
 
 def test_no_nvidia_smi_is_a_measured_absence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     measurement = gpu_inventory.measure()
-    assert [(s.metric, s.value) for s in measurement.samples] == [("gpus_visible", 0.0)]
+    values = {sample.metric: sample.value for sample in measurement.samples}
+    assert (values["gpus_visible"], values["gpus_nvml"]) == (0.0, 0.0)
+    assert "libnvidia-ml.so.1" in str(measurement.facts["nvml_error"])
     assert measurement.facts["nvidia_smi_error"] != "none"
 
 

@@ -38,9 +38,11 @@ struct shared {
 struct volume {
     char mount[PATH_BYTES], control[PATH_BYTES], node[128];
     dev_t device;
-    double bytes_per_s[2], burst_bytes, hide_s;
-    unsigned long lose_every;
-    int stale, no_rename, no_lock, full;
+    double bytes_per_s[2], burst_bytes, hide_s, full_after_bytes;
+    unsigned long lose_every, flip_every;
+    int stale, no_rename, no_lock, full, apart;
+    _Atomic uint64_t process_written, large_reads; /* by this process: a limit and faults of its node alone */
+    int shared_apart;
     struct shared *shared;
 };
 
@@ -104,15 +106,18 @@ static double number(const char *line, const char *key) {
 }
 
 static void map_shared(struct volume *v) {
-    char path[PATH_BYTES + 16];
+    char path[PATH_BYTES + 160];
     int fd;
-    if (v->shared) return;
-    snprintf(path, sizeof path, "%s/shared", v->control);
+    if (v->shared && v->shared_apart == v->apart) return;
+    if (v->apart)
+        snprintf(path, sizeof path, "%s/shared-%s", v->control, v->node);
+    else
+        snprintf(path, sizeof path, "%s/shared", v->control);
     fd = real_open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) return;
     if (ftruncate(fd, sizeof *v->shared) == 0) {
         void *at = mmap(NULL, sizeof *v->shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        if (at != MAP_FAILED) v->shared = at;
+        if (at != MAP_FAILED) v->shared = at, v->shared_apart = v->apart;
     }
     real_close(fd);
 }
@@ -131,6 +136,9 @@ static void read_line(const char *line, struct volume *v) {
     v->no_rename = number(line, "no_rename") != 0;
     v->no_lock = number(line, "no_lock") != 0;
     v->full = number(line, "full") != 0;
+    v->full_after_bytes = number(line, "full_after_bytes");
+    v->flip_every = (unsigned long)number(line, "flip_every");
+    v->apart = number(line, "apart") != 0;
     v->device = real_stat(v->mount, &st) == 0 ? st.st_dev : 0;
     map_shared(v);
 }
@@ -235,10 +243,9 @@ static int hidden(const struct stat *st) {
     if (age < v->hide_s) {
         owner_path(v, st->st_ino, path, sizeof path);
         length = readlink(path, owner, sizeof owner - 1);
-        if (length > 0) {
-            owner[length] = 0;
-            result = strcmp(owner, v->node) != 0;
-        }
+        owner[length > 0 ? length : 0] = 0;
+        /* Where only this node is late, the others leave no mark: what is not ours is theirs. */
+        result = length > 0 ? strcmp(owner, v->node) != 0 : v->apart;
     }
     errno = saved;
     return result;
@@ -380,6 +387,7 @@ int dup3(int from, int to, int flags) {
     return real(from, to, flags);
 }
 
+#define LARGE_READ 32768
 #define READING(call)                               \
     struct volume *v = of_fd(fd);                   \
     ssize_t done;                                   \
@@ -388,30 +396,40 @@ int dup3(int from, int to, int flags) {
     if (v) pass(v, 0, (double)done);                \
     return done
 
-static int refuse_write(int fd, struct volume *v) {
+/* Silent damage on the way: what lies on the volume stays right. */
+static ssize_t maybe_flip(int fd, void *data, ssize_t done) {
+    struct volume *v = of_fd(fd);
+    if (v && v->flip_every && done >= LARGE_READ && (atomic_fetch_add(&v->large_reads, 1) + 1) % v->flip_every == 0)
+        ((unsigned char *)data)[done / 2] ^= 1;
+    return done;
+}
+
+static int refuse_write(int fd, struct volume *v, double bytes) {
     if (v->stale) return ESTALE;
     if (v->full) return ENOSPC;
+    if (v->full_after_bytes > 0 && (double)atomic_load(&v->process_written) + bytes > v->full_after_bytes) return ENOSPC;
+    atomic_fetch_add(&v->process_written, (uint64_t)bytes);
     if (fd < DESCRIPTORS) dirty[fd] = 1;
     return 0;
 }
 
-#define WRITING(call)                                        \
+#define WRITING(call, bytes)                                 \
     struct volume *v = of_fd(fd);                            \
     ssize_t done;                                            \
-    int code = v ? refuse_write(fd, v) : 0;                  \
+    int code = v ? refuse_write(fd, v, (double)(bytes)) : 0; \
     if (code) return fail(code);                             \
     done = call;                                             \
     if (v) pass(v, 1, (double)done);                         \
     return done
 
-ssize_t read(int fd, void *data, size_t size) { READING(real_read(fd, data, size)); }
+ssize_t read(int fd, void *data, size_t size) { READING(maybe_flip(fd, data, real_read(fd, data, size))); }
 ssize_t pread(int fd, void *data, size_t size, off_t at) {
     REAL("pread", ssize_t, int, void *, size_t, off_t);
-    READING(real(fd, data, size, at));
+    READING(maybe_flip(fd, data, real(fd, data, size, at)));
 }
 ssize_t pread64(int fd, void *data, size_t size, off64_t at) {
     REAL("pread64", ssize_t, int, void *, size_t, off64_t);
-    READING(real(fd, data, size, at));
+    READING(maybe_flip(fd, data, real(fd, data, size, at)));
 }
 ssize_t readv(int fd, const struct iovec *parts, int n) {
     REAL("readv", ssize_t, int, const struct iovec *, int);
@@ -419,19 +437,19 @@ ssize_t readv(int fd, const struct iovec *parts, int n) {
 }
 ssize_t write(int fd, const void *data, size_t size) {
     REAL("write", ssize_t, int, const void *, size_t);
-    WRITING(real(fd, data, size));
+    WRITING(real(fd, data, size), size);
 }
 ssize_t pwrite(int fd, const void *data, size_t size, off_t at) {
     REAL("pwrite", ssize_t, int, const void *, size_t, off_t);
-    WRITING(real(fd, data, size, at));
+    WRITING(real(fd, data, size, at), size);
 }
 ssize_t pwrite64(int fd, const void *data, size_t size, off64_t at) {
     REAL("pwrite64", ssize_t, int, const void *, size_t, off64_t);
-    WRITING(real(fd, data, size, at));
+    WRITING(real(fd, data, size, at), size);
 }
 ssize_t writev(int fd, const struct iovec *parts, int n) {
     REAL("writev", ssize_t, int, const struct iovec *, int);
-    WRITING(real(fd, parts, n));
+    WRITING(real(fd, parts, n), 0);
 }
 /* Copies inside the kernel would pass unmeasured: say what makes programs read and write themselves. */
 ssize_t sendfile(int out, int in, off_t *at, size_t size) {

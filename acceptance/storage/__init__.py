@@ -1,0 +1,1 @@
+"""Storage: whether claims do, hold and deliver what checkpoints and datasets need."""
