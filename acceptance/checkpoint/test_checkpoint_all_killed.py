@@ -7,7 +7,9 @@ from gpuproof import ClusterSubject, Hold, KillTraining
 pytestmark = pytest.mark.check("checkpoint_all_killed", requires=["checkpoint_killed_pod"])
 
 
-def test_training_survives_the_kill_of_every_pod(cluster: ClusterSubject, kill_training: KillTraining, hold: Hold) -> None:
+def test_training_survives_the_kill_of_every_pod(
+    cluster: ClusterSubject, kill_training: KillTraining, hold: Hold
+) -> None:
     """
     Why: after a power failure nobody is left who remembers anything but the storage.
 

@@ -7,7 +7,9 @@ from gpuproof import ClusterSubject, Hold, KillTraining
 pytestmark = pytest.mark.check("checkpoint_bandwidth", requires=["checkpoint_elsewhere"])
 
 
-def test_checkpoints_are_written_and_read_fast(cluster: ClusterSubject, kill_training: KillTraining, hold: Hold) -> None:
+def test_checkpoints_are_written_and_read_fast(
+    cluster: ClusterSubject, kill_training: KillTraining, hold: Hold
+) -> None:
     """
     Why: the time that a training stands still for its checkpoints, and the time to come back, are paid in GPU hours.
 

@@ -7,7 +7,9 @@ from gpuproof import ClusterSubject, Hold, KillTraining
 pytestmark = pytest.mark.check("checkpoint_killed_in_save", requires=["checkpoint_killed_pod"])
 
 
-def test_training_survives_a_kill_inside_a_save(cluster: ClusterSubject, kill_training: KillTraining, hold: Hold) -> None:
+def test_training_survives_a_kill_inside_a_save(
+    cluster: ClusterSubject, kill_training: KillTraining, hold: Hold
+) -> None:
     """
     Why: a kill inside a save leaves half a checkpoint, which must neither be loaded nor be in the way of the next save.
 

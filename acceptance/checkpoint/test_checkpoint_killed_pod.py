@@ -7,7 +7,9 @@ from gpuproof import ClusterSubject, Hold, KillTraining
 pytestmark = pytest.mark.check("checkpoint_killed_pod", requires=["gpu_inventory"])
 
 
-def test_training_survives_the_kill_of_one_pod(cluster: ClusterSubject, kill_training: KillTraining, hold: Hold) -> None:
+def test_training_survives_the_kill_of_one_pod(
+    cluster: ClusterSubject, kill_training: KillTraining, hold: Hold
+) -> None:
     """
     Why: a run that comes back without its optimiser, its schedule or its place in the data looks alive and is
     another run.
