@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuproof.cluster.port import Cluster, ClusterError
-from gpuproof.continuation import Killed, Line, Where, judge, judge_final, last_step
+from gpuproof.continuation import Killed, Line, Where, complete_saves, judge, judge_final, last_step, lives
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.manifests import Renderer, TrainingJob
 from gpuproof.pod_shape import PodShape
@@ -143,7 +143,7 @@ class Trainings:
         if isinstance(reference, JobFailure):
             self._answers[ELSEWHERE] = self._answers[BANDWIDTH] = reference
             return
-        wrote = _nodes(self._lines)
+        wrote = _nodes(_life_of_last_save(self._lines))
         rest = set(self.setup.hostnames) - wrote
         excluded = tuple(sorted(self.setup.hostnames[name] for name in wrote if name in self.setup.hostnames))
         room = len(rest) >= self.setup.shape.pods
@@ -218,6 +218,12 @@ def _job(setup: Setup, name: str, params: Mapping[str, Any], excluded: tuple[str
 
 def _folder(name: str) -> str:
     return f"/gpuproof/claims/shared/{name}"
+
+
+def _life_of_last_save(lines: Sequence[Line]) -> Sequence[Line]:
+    """The life whose ranks wrote the newest complete checkpoint."""
+    found = [life for life in lives(lines) if complete_saves(life)]
+    return found[-1] if found else lines
 
 
 def _nodes(lines: Sequence[Line]) -> set[str]:

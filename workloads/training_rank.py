@@ -141,8 +141,10 @@ class Rank:
             rate = trainee.learning_rate
             ids = trainee.loader.next_ids()
             loss = self._optimise(trainee.batch(ids))
+            holding = self._stands("step")
             leaving = self._tell(loss, rate, ids)
-            self._hold("step")
+            if holding:
+                self._hold()
             if any(leaving):
                 self._save("sync")
                 self.say({"e": "left", "step": trainee.step})
@@ -177,35 +179,41 @@ class Rank:
         self.say({**line, "opt": self.trainee.optimizer_steps})
         return [bool(row[2]) for row in rows]
 
-    def _hold(self, where: str) -> None:
-        """Stand still where the kill is to land, the first time only; whoever waits for this rank stands still too."""
+    def _stands(self, where: str) -> bool:
+        """Whether this rank is to stand still here, the first time only. Asked before rank 0 tells of the place: the
+        kill may come at once after that, and whoever comes back must not stand still again."""
         plan, trainee = self.plan, self.trainee
         if (where, trainee.step, self.place.rank) not in plan.holds:
-            return
+            return False
         been = os.path.join(plan.folder, "held-%s-%d" % (where, trainee.step))
         if os.path.exists(been):
-            return
+            return False
         with open(been, "w", encoding="utf-8") as file:
             os.fsync(file.fileno())
-        self._leaving.wait(plan.hold_s)
+        return True
+
+    def _hold(self) -> None:
+        """Stand still until the kill comes; whoever waits for this rank stands still too."""
+        self._leaving.wait(self.plan.hold_s)
 
     # -- saves ---------------------------------------------------------------------------------------------------------
 
     def _save(self, mode: str) -> None:
         self._settle()
         trainee = self.trainee
+        holding = self._stands("save")
         step, sums = trainee.step, checkpoint.by_part(self._sums())
         self.say({"e": "save", "at": "begin", "step": step, "mode": mode})
         began = time.monotonic()
         shared, own = trainee.shared_state(), trainee.own_state()
         if mode == "sync":
-            saved = self.checkpoints.write(step, shared, own, lambda: self._hold("save"))
+            saved = self.checkpoints.write(step, shared, own, self._hold if holding else _nothing)
             self._say_saved(step, mode, saved, time.monotonic() - began, sums)
             return
         shared, own = checkpoint.copied(shared), checkpoint.copied(own)
 
         def work() -> None:
-            saved = self.checkpoints.write(step, shared, own, lambda: None)
+            saved = self.checkpoints.write(step, shared, own, _nothing)
             self._say_saved(step, mode, saved, blocked_s, sums)
 
         blocked_s = time.monotonic() - began
@@ -286,6 +294,10 @@ def _one_round(place: Place, within_s: float) -> Any:
     others = ["%s/%d" % (nonce, rank) for rank in range(place.world)]
     store.wait(others, datetime.timedelta(seconds=within_s))
     return store, nonce
+
+
+def _nothing() -> None:
+    pass
 
 
 def _bits(value: float) -> int:
