@@ -112,18 +112,21 @@ def judge(
     those of what came back, up to the next kill. What cannot be said is left out: a limit without a sample is not met.
     """
     resumed = next((line for line in after if line.kind in ("resumed", "fresh")), None)
+    # What was chosen and could not be read was never resumed from, but it was chosen.
+    chosen = next((line for line in after if line.kind in ("chose", "fresh")), resumed)
     steps = [line for line in after if line.kind == "step"]
     facts: dict[str, Fact] = {
         "came_back": bool(steps),
         "counted_as_completed": kill.counted_as_completed,
     }
     samples = [Sample("copies_of_a_rank", float(kill.copies), "count")]
-    if resumed is not None:
-        from_step = max(0, resumed.step)
+    if chosen is not None:
+        from_step = max(0, chosen.step)
         samples.append(Sample("steps_lost", float(max(0, last_step(before) - from_step)), "count"))
         facts["began_anew"] = from_step == 0
         facts["resumed_from_newest_complete"] = from_step == max(complete_saves(before), default=0)
         facts["resumed_from_complete"] = from_step in complete_saves(before)
+    if resumed is not None and resumed.kind == "resumed":
         facts["restored_differently"] = _restored_differently(before, resumed)
     if steps:
         samples += _compared_steps(reference, steps, 0 if resumed is None else max(0, resumed.step))
@@ -149,6 +152,15 @@ def judge_final(reference: Sequence[Line], lines: Sequence[Line]) -> tuple[tuple
         Sample("final_tensors_compared", float(len(mine.keys() & theirs.keys())), "count"),
     )
     return samples, {"final_difference": _named(different)}
+
+
+def judge_damages(lines: Sequence[Line]) -> dict[str, Fact]:
+    """What the way back made of each damage to the newest checkpoint: "fell back", "refused", "loaded" and so on."""
+    return {
+        f"{line.value['how']}": ", ".join(str(word) for word in line.value["outcome"])
+        for line in lines
+        if line.kind == "damaged"
+    }
 
 
 def _compared_steps(reference: Sequence[Line], steps: Sequence[Line], from_step: int) -> list[Sample]:

@@ -21,7 +21,6 @@ from gpuproof.record import Recorder
 from gpuproof.verdict import Judgement
 from workloads.contract import Measurement
 
-
 FINAL_LOOK = "final look"
 """The workload under which it is recorded that a node was no longer the same at the end; no program of that name."""
 

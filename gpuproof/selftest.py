@@ -42,6 +42,7 @@ class Expectation(BaseModel):
     subject: str
     verdict: str
     reason: str | None = None
+    names: str | None = None
 
     def covers(self, key: Key) -> bool:
         """Whether it speaks about this check on this subject."""
@@ -78,6 +79,7 @@ class Row:
     verdict: str
     reason_code: str | None
     blocked_by: str | None
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,8 @@ def _differs(expected: Expectation, key: Key, row: Row) -> str | None:
         return f"{key[0]} on {key[1]} is {row.verdict} ({row.reason_code}), expected {expected.verdict}"
     if expected.reason is not None and row.reason_code != expected.reason:
         return f"{key[0]} on {key[1]} gives the reason {row.reason_code}, expected {expected.reason}"
+    if expected.names is not None and not any(expected.names in reason for reason in row.reasons):
+        return f"{key[0]} on {key[1]} says {'; '.join(row.reasons)}, expected {expected.names}"
     return None
 
 
@@ -155,7 +159,9 @@ def run_once(
 def rows_of(lines: Sequence[Mapping[str, Any]]) -> dict[Key, Row]:
     """The verdicts of a record."""
     return {
-        (line["check"], line["subject"]): Row(line["verdict"], line["reason_code"], line["blocked_by"])
+        (line["check"], line["subject"]): Row(
+            line["verdict"], line["reason_code"], line["blocked_by"], tuple(line["reasons"])
+        )
         for line in lines
         if line["event"] == "verdict"
     }

@@ -6,6 +6,7 @@ verdict, or how the trainer works.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,7 @@ from workloads.contract import Measurement, Sample
 
 WORKLOAD = "training"
 _LOOK_S = 0.2
+_LAST_WORDS_S = 10.0
 _KILL_RANKS = "import os\nfor pid in open('/tmp/gpuproof-ranks').read().split():\n    os.kill(int(pid), 9)"
 """Run inside a container: process 1 notices that its ranks were killed and ends the pod."""
 
@@ -77,13 +79,19 @@ class Shape:
 
 def plan_kills(kills: Sequence[Kill], shape: Shape) -> tuple[Planned, ...]:
     """Each kill has two saves to itself: one before it to come back to, and one after it; the victims take turns."""
-    planned = []
-    for place, kill in enumerate(kills):
-        base = (2 * place + 1) * shape.save_every
-        where = Where.SAVE if kill is Kill.IN_SAVE else Where.STEP
-        step = base + (shape.save_every if where is Where.SAVE else max(1, shape.save_every // 2))
-        planned.append(Planned(kill, where, step, (shape.pods - 1 - place) % shape.pods))
-    return tuple(planned)
+    return tuple(_planned(kill, place, shape) for place, kill in enumerate(kills))
+
+
+def plan_rest(kills: int, shape: Shape) -> Planned:
+    """Where the training stands still after so many kills, for good: nothing is written that nobody has heard of."""
+    return _planned(Kill.ALL_PODS, kills, shape)
+
+
+def _planned(kill: Kill, place: int, shape: Shape) -> Planned:
+    base = (2 * place + 1) * shape.save_every
+    where = Where.SAVE if kill is Kill.IN_SAVE else Where.STEP
+    step = base + (shape.save_every if where is Where.SAVE else max(1, shape.save_every // 2))
+    return Planned(kill, where, step, (shape.pods - 1 - place) % shape.pods)
 
 
 def steps_needed(kills: int, save_every: int) -> int:
@@ -117,6 +125,18 @@ class KilledTraining:
             if isinstance(answer, JobFailure) or not self._same(answer):
                 return False
         return True
+
+    def rest(self, at: Planned) -> None:
+        """Kill all ranks for good, where they stand still if they come there, and hear all that rank 0 had said."""
+        if all(isinstance(answer, Measurement) for answer in self.answers.values()):
+            self._until(lambda: self._ready(at), self.shape.start_within_s, at)
+        pods = [pod for pod in map(self.watch.pod_of, range(self.shape.pods)) if pod is not None and pod.runs]
+        for pod in pods:
+            with contextlib.suppress(ClusterError):  # it has just ended by itself
+                _kill_ranks(self.watch.cluster, self.watch.namespace, pod.name, self.shape.python)
+        until = self.clock() + _LAST_WORDS_S
+        while self.watch.speaking and self.clock() < until:
+            self.watch.take(_LOOK_S)
 
     def _kill_and_judge(
         self, planned: Planned, reference: Callable[[], Sequence[Line] | JobFailure]
@@ -173,8 +193,8 @@ class KilledTraining:
 
     def _recovered(self, planned: Planned, told: int, victims: Sequence[RankPod]) -> bool:
         before, after = _parted(self.watch.lines, told)
-        if any(pod.succeeded for pod in victims):
-            return True  # counted as completed: nothing will come in its place
+        if any(pod.succeeded for pod in victims) or self.watch.given_up:
+            return True  # nothing will come in its place
         new = max(last_step(before), planned.step)
         enough = [step for step in complete_saves(after) if step >= planned.step]
         return bool(enough) and (last_step(after) > new or self.watch.ended)

@@ -59,19 +59,25 @@ class TrainingWatch:
         """Whether the trainer has said that nothing follows."""
         self.broken: JobFailure | None = None
         """Why nothing more can be learned of this Job; None while it can."""
+        self.given_up = ""
+        """Why the Job makes no more pods, in its controller's words; "" while it does."""
         self.copies = 1
         self._inbox: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._watch: Watch | None = None
+        self._watches: list[Watch] = []
         self._streams: dict[str, LineStream] = {}
+        self._silent: set[str] = set()
 
     def start(self) -> None:
         """Create what is needed and begin to watch; raises `ClusterError`."""
         service, job = self._renderer.training(self.job)
         self.cluster.create(SERVICES, service, namespace=self.namespace)
-        self._watch = self.cluster.watch(PODS, namespace=self.namespace, label_selector=f"{JOB_LABEL}={self.job.name}")
         self.cluster.create(JOBS, job, namespace=self.namespace)
-        self._run("pods", self._watch)
+        pods = self.cluster.watch(PODS, namespace=self.namespace, label_selector=f"{JOB_LABEL}={self.job.name}")
+        jobs = self.cluster.watch(JOBS, namespace=self.namespace, field_selector=f"metadata.name={self.job.name}")
+        self._watches = [pods, jobs]
+        self._run(PODS.plural, pods)
+        self._run(JOBS.plural, jobs)
 
     def close(self) -> None:
         """Delete the Job and the Service, stop watching; raises nothing of the cluster's."""
@@ -80,12 +86,17 @@ class TrainingWatch:
                 self.cluster.delete(resource, self.job.name, namespace=self.namespace)
             except ClusterError:
                 continue  # the run's namespace goes at its end, and this with it
-        if self._watch is not None:
-            self._watch.close()
+        for watch in self._watches:
+            watch.close()
         for stream in self._streams.values():
             stream.close()
         for thread in self._threads:
             thread.join(_JOIN_S)
+
+    @property
+    def speaking(self) -> bool:
+        """Whether the log of a rank 0 is still being read."""
+        return bool(self._streams.keys() - self._silent)
 
     def take(self, timeout_s: float) -> None:
         """Wait at most so long for news and take in all there are."""
@@ -126,12 +137,14 @@ class TrainingWatch:
         if isinstance(item, Line):
             self.lines.append(item)
         elif isinstance(item, WatchEvent):
-            self._on_pod(item)
+            (self._on_job if kind == JOBS.plural else self._on_pod)(item)
         elif isinstance(item, ClusterError):
             self.broken = JobFailure(item.reason, f"the pods of {self.job.name} cannot be watched: {item.message}")
         elif isinstance(item, LineStreamError):
+            self._silent.add(kind)
             self._on_stream_end(kind, item)
         elif kind in self._streams:
+            self._silent.add(kind)
             self.ended = self.ended or self._streams[kind].ended
 
     def _on_stream_end(self, kind: str, error: LineStreamError) -> None:
@@ -139,6 +152,15 @@ class TrainingWatch:
         if error.reason in (Reason.NONZERO_EXIT, Reason.POD_DELETED):
             return
         self.broken = JobFailure(error.reason, f"the lines of {kind} cannot be trusted: {error.message}")
+
+    def _on_job(self, event: WatchEvent) -> None:
+        for kind in ("Failed", "FailureTarget"):
+            condition = raw.condition(event.object, kind)
+            if raw.text(condition, "status") == "True":
+                self.given_up = f"{raw.text(condition, 'reason')}: {raw.text(condition, 'message')}"
+        failed = raw.text(event.object, "status", "failedIndexes")
+        if failed and not self.given_up:
+            self.given_up = f"the Job does not replace the pod of index {failed}"
 
     def _on_pod(self, event: WatchEvent) -> None:
         now, obj = self.clock(), event.object
@@ -193,6 +215,8 @@ class TrainingWatch:
                 outcome = classify(pod.last)
                 trouble = outcome.trouble if isinstance(outcome, OnTheWay) else ""
                 said.append(f"{pod.name} does not run{': ' + trouble if trouble else ''}")
+        if self.given_up:
+            said.append(self.given_up)
         last = self.lines[-1].value if self.lines else {}
         shown = {key: last[key] for key in ("e", "at", "step") if key in last}
         return "; ".join([*said, f"the last line of rank 0 is {shown or 'none'}"])

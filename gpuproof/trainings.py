@@ -13,17 +13,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuproof.cluster.port import Cluster, ClusterError
-from gpuproof.continuation import Killed, Line, Where, complete_saves, judge, judge_final, last_step, lives
+from gpuproof.continuation import (
+    Killed,
+    Line,
+    Where,
+    complete_saves,
+    judge,
+    judge_damages,
+    judge_final,
+    last_step,
+    lives,
+)
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.manifests import Renderer, TrainingJob
 from gpuproof.pod_shape import PodShape
 from gpuproof.suite import Answer
-from gpuproof.training_kills import WORKLOAD, Kill, KilledTraining, Planned, Shape, plan_kills, steps_needed
+from gpuproof.training_kills import WORKLOAD, Kill, KilledTraining, Planned, Shape, plan_kills, plan_rest, steps_needed
 from gpuproof.training_watch import TrainingWatch
 from workloads.contract import Measurement, Sample
 
 ELSEWHERE = "elsewhere"
 BANDWIDTH = "bandwidth"
+DAMAGES = "damages"
+_DAMAGES = ["truncated_by_a_byte", "shard_missing", "marker_missing", "flipped_bit"]
+_AT_THE_END = (ELSEWHERE, BANDWIDTH, DAMAGES)
 _LOOK_S = 0.2
 _RESTARTS = 20
 _GB = 1e9
@@ -76,7 +89,7 @@ class Trainings:
         self._pool.shutdown(wait=True)
 
     def _work(self, question: str) -> None:
-        if question in (ELSEWHERE, BANDWIDTH):
+        if question in _AT_THE_END:
             if not self._folder:
                 self._kill([Kill.ONE_POD])
             self._go_on_elsewhere()
@@ -120,11 +133,14 @@ class Trainings:
         planned = plan_kills(kills, shape)
         self._made += 1
         name = f"killed-{self._made}"
-        watch = TrainingWatch(self.cluster, self.renderer, self._job(name, {"holds": [one.hold for one in planned]}))
+        rest = plan_rest(len(planned), shape)
+        holds = [one.hold for one in (*planned, rest)]
+        watch = TrainingWatch(self.cluster, self.renderer, self._job(name, {"holds": holds}))
         training = KilledTraining(watch, shape, planned, self.stop, self.renderer.run_id)
         try:
             watch.start()
             training.run(self._wanted, lambda one: self._took(training, one))
+            training.rest(rest)
         finally:
             watch.close()
         if last_step(watch.lines) >= last_step(self._lines):
@@ -141,13 +157,15 @@ class Trainings:
         """The killed training's Job is gone; another one, kept off the nodes that wrote, finishes it."""
         reference = self._wanted()
         if isinstance(reference, JobFailure):
-            self._answers[ELSEWHERE] = self._answers[BANDWIDTH] = reference
+            self._answers |= dict.fromkeys(_AT_THE_END, reference)
             return
         wrote = _nodes(_life_of_last_save(self._lines))
         rest = set(self.setup.hostnames) - wrote
         excluded = tuple(sorted(self.setup.hostnames[name] for name in wrote if name in self.setup.hostnames))
         room = len(rest) >= self.setup.shape.pods
-        job = self._job(ELSEWHERE, {"folder": _folder(self._folder), "raw": True}, excluded if room else ())
+        job = self._job(
+            ELSEWHERE, {"folder": _folder(self._folder), "raw": True, "damages": _DAMAGES}, excluded if room else ()
+        )
         watch = TrainingWatch(self.cluster, self.renderer, job)
         at_s = watch.clock()
         try:
@@ -156,7 +174,7 @@ class Trainings:
         finally:
             watch.close()
         if failed is not None:
-            self._answers[ELSEWHERE] = self._answers[BANDWIDTH] = failed
+            self._answers |= dict.fromkeys(_AT_THE_END, failed)
             return
         killed = Killed(ELSEWHERE, Where.STEP, last_step(self._lines), at_s, copies=watch.copies)
         samples, facts = judge(reference, self._lines, watch.lines, killed)
@@ -164,6 +182,7 @@ class Trainings:
         facts |= {**final_facts, "read_by_other_nodes": not wrote & _nodes(watch.lines)}
         self._answers[ELSEWHERE] = self._measurement(watch, (*samples, *finals), facts)
         self._answers[BANDWIDTH] = self._measurement(watch, _bandwidths(reference, watch.lines), {})
+        self._answers[DAMAGES] = self._measurement(watch, (), judge_damages(watch.lines))
 
     def _measurement(self, watch: TrainingWatch, samples: Sequence[Sample], facts: Mapping[str, Any]) -> Measurement:
         joined: Mapping[str, Any] = next((line.value for line in watch.lines if line.kind == "joined"), {})
@@ -217,7 +236,7 @@ def _job(setup: Setup, name: str, params: Mapping[str, Any], excluded: tuple[str
 
 
 def _folder(name: str) -> str:
-    return f"/gpuproof/claims/shared/{name}"
+    return f"/gpuproof/claims/checkpoints/{name}"
 
 
 def _life_of_last_save(lines: Sequence[Line]) -> Sequence[Line]:

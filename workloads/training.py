@@ -16,8 +16,15 @@ import time
 import traceback
 from typing import Any, Dict, List, Mapping, NoReturn, Tuple
 
+# All that ranks need is imported here, by a process that never touches CUDA: a restarted rank is a fork and no import.
+# The optimiser's first step would otherwise import the last of these, anew in each rank.
+import torch
+import torch._dynamo
+
 from workloads import contract
 from workloads.line_stream import LineWriter
+from workloads.training_model import Shape
+from workloads.training_rank import Place, Plan, Rank
 
 PARAMETERS = (
     "pods",
@@ -39,13 +46,13 @@ PARAMETERS = (
 )
 """Some of these are for whoever starts and kills the training; what it is told beside them (steps, folder, where to
 stand still) is no profile's business."""
-POD = {"gpus": "all", "rdma": True, "claims": ["shared"]}
+POD = {"gpus": "all", "rdma": True, "claims": ["checkpoints"]}
 
 EXIT_KILLED = 137
 PIDS = os.environ.get("GPUPROOF_PIDS", "/tmp/gpuproof-ranks")
 """The ranks' process numbers, as this container counts them."""
 
-_FOLDER = "/gpuproof/claims/shared/training"
+_FOLDER = "/gpuproof/claims/checkpoints/training"
 _PIPE_BYTES = 1 << 16
 _LOOK_EVERY_S = 0.05
 
@@ -120,7 +127,7 @@ class Launcher:
         code = 1
         try:
             code = _rank(self._params, self._index, local, self._per_pod, pipe).run()
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - a rank ends here, whatever it was
             traceback.print_exc()
         finally:
             sys.stderr.flush()
@@ -134,11 +141,6 @@ class Launcher:
 
 
 def _rank(params: Mapping[str, Any], index: int, local: int, per_pod: int, pipe: int) -> Any:
-    import torch
-
-    from workloads.training_model import Shape
-    from workloads.training_rank import Place, Plan, Rank
-
     def say(value: Mapping[str, Any]) -> None:
         data = json.dumps(value).encode("ascii") + b"\n"
         while data:
@@ -172,6 +174,7 @@ def _rank(params: Mapping[str, Any], index: int, local: int, per_pod: int, pipe:
         collective_s=float(params.get("collective_s", 60)),
         holds=tuple(_hold(text) for text in params.get("holds", [])),
         hold_s=float(params.get("hold_s", 0)),
+        damages=tuple(params.get("damages", [])),
         raw_bytes=total if params.get("raw") else 0,
     )
     return Rank(place, shape, plan, device, say)
@@ -195,10 +198,6 @@ def main() -> int:
     params = contract.parameters()
     index = int(os.environ.get("JOB_COMPLETION_INDEX", "0"))
     os.makedirs(str(params.get("folder", _FOLDER)), exist_ok=True)
-    # In the parent, which never touches CUDA or a thread: a restarted rank is then a fork and not an import.
-    import torch._dynamo  # noqa: F401 - the optimiser's first step would import it, anew in each rank
-    import torch.distributed.checkpoint  # noqa: F401
-
     _tell_pids([])
     return Launcher(params, index).run()
 

@@ -126,6 +126,28 @@ class Checkpoints:
             raise NotAsWritten("missing in the file: %s; not wanted: %s" % (missing[:4] or "-", extra[:4] or "-"))
         load({**shared, **_of_rank(own, self._rank)}, storage_reader=reader, process_group=self._group)
 
+    def at(self, folder: str) -> Checkpoints:
+        """The same for another folder."""
+        return Checkpoints(folder, self._group, visible_within_s=self._visible_within_s, keep=self._keep)
+
+    def prepare_damaged(self, folder: str, damage: str) -> int:
+        """Copies of the two newest checkpoints, the newer one damaged; its step. Every rank calls it."""
+        if self._rank == 0:
+            shutil.rmtree(folder, ignore_errors=True)
+            for step in sorted(steps_in(self.folder))[-2:]:
+                shutil.copytree(os.path.join(self.folder, name_of(step)), os.path.join(folder, name_of(step)))
+            newest = os.path.join(folder, name_of(max(steps_in(folder))))
+            shard = os.path.join(newest, max(name for name in os.listdir(newest) if name.startswith("__")))
+            _DAMAGES[damage](newest, shard)
+        self._wait_for_all()
+        return self._agreed([max(steps_in(folder), default=0)])[0]
+
+    def forget(self, folder: str) -> None:
+        """Remove such copies; every rank calls it when it has read what it wanted."""
+        self._wait_for_all()
+        if self._rank == 0:
+            shutil.rmtree(folder, ignore_errors=True)
+
     def raw(self, total_bytes: int) -> Dict[str, float]:
         """The same path without a checkpoint: plain files written and synced, then read by a rank that did not write.
 
@@ -215,6 +237,34 @@ class Checkpoints:
 
     def _wait_for_all(self) -> None:
         dist.barrier(group=self._group)
+
+
+def _truncate(_folder: str, shard: str) -> None:
+    os.truncate(shard, os.path.getsize(shard) - 1)
+
+
+def _lose(_folder: str, shard: str) -> None:
+    os.remove(shard)
+
+
+def _unmark(folder: str, _shard: str) -> None:
+    os.remove(os.path.join(folder, MARKER))
+
+
+def _flip(_folder: str, shard: str) -> None:
+    with open(shard, "r+b") as file:
+        file.seek(os.path.getsize(shard) // 2)
+        bits = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([bits ^ 1]))
+
+
+_DAMAGES: Mapping[str, Callable[[str, str], None]] = {
+    "truncated_by_a_byte": _truncate,
+    "shard_missing": _lose,
+    "marker_missing": _unmark,
+    "flipped_bit": _flip,
+}
 
 
 def name_of(step: int) -> str:

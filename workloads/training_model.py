@@ -81,7 +81,7 @@ class Transformer(nn.Module):
 
 
 class Loader:
-    """The samples of one rank, shuffled anew each epoch. Where it stands is state: epoch, offset, and the shuffler's."""
+    """The samples of one rank, shuffled anew each epoch. Its state: epoch, offset, and the shuffler's own."""
 
     def __init__(self, shape: Shape, rank: int, world: int) -> None:
         self._shape, self._rank, self._world = shape, rank, world
@@ -190,7 +190,7 @@ class Trainee:
         """Go on as if nothing had happened. `shared_state`'s tensors are the live ones and already hold the values."""
         self.step, self.optimizer_steps = (int(number) for number in shared["progress"])
         self.schedule.last_epoch = int(shared["schedule.position"])
-        self.schedule._step_count = self.schedule.last_epoch + 1
+        self.schedule._step_count = self.schedule.last_epoch + 1  # noqa: SLF001 - what its own load_state_dict sets
         self.optimizer.param_groups[0]["lr"] = float(shared["schedule.rate"])
         self.loader.restore(own)
         torch.set_rng_state(own["random.torch"])

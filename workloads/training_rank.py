@@ -6,7 +6,7 @@ Python 3.9 syntax; torch.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import hashlib
 import os
 import signal
@@ -58,6 +58,8 @@ class Plan:
     collective_s: float
     holds: Tuple[Tuple[str, int, int], ...] = ()
     hold_s: float = 0.0
+    damages: Tuple[str, ...] = ()
+    """Damages to try on copies of the newest checkpoint at the end."""
     raw_bytes: int = 0
     """How much to write and read without a checkpoint at the end, over all ranks."""
 
@@ -77,7 +79,7 @@ class Rank:
         began = time.monotonic()
         self._join(began)
         place, plan = self.place, self.plan
-        patience = datetime.timedelta(seconds=plan.collective_s)
+        patience = dt.timedelta(seconds=plan.collective_s)
         self._group = dist.new_group(backend="gloo", timeout=patience)
         # A group of their own: a save in the background must not take part in the steps' exchanges, nor they in its.
         saving = dist.new_group(backend="gloo", timeout=patience)
@@ -106,7 +108,7 @@ class Rank:
             store=_stores.PrefixStore(nonce, store),
             rank=place.rank,
             world_size=place.world,
-            timeout=datetime.timedelta(seconds=plan.collective_s),
+            timeout=dt.timedelta(seconds=plan.collective_s),
         )
         where: List[Any] = [None] * place.world
         dist.all_gather_object(where, {"node": place.node, "pod": place.pod})
@@ -120,6 +122,8 @@ class Rank:
         if found.step is None:
             self.say({"e": "fresh", "refused": refused})
             return
+        # Said before it is read: what cannot be read must not be chosen either.
+        self.say({"e": "chose", "step": found.step, "refused": refused})
         shared, own = trainee.shared_state(), trainee.own_state()
         self.checkpoints.read(found.step, shared, own)
         trainee.restore(shared, own)
@@ -244,8 +248,32 @@ class Rank:
     def _finish(self) -> None:
         if self.plan.raw_bytes:
             self.say({"e": "raw", **self.checkpoints.raw(self.plan.raw_bytes)})
+        for damage in self.plan.damages:
+            self._try_damaged(damage)
         sums = self._sums()
         self.say({"e": "final", "step": self.trainee.step, "sums": sums, "left_bytes": self.checkpoints.left_bytes()})
+
+    def _try_damaged(self, damage: str) -> None:
+        """What the way back makes of the two newest checkpoints when the newest is damaged like this."""
+        place, trainee = self.place, self.trainee
+        folder = self.plan.folder + "-" + damage
+        newest = self.checkpoints.prepare_damaged(folder, damage)
+        try:
+            checkpoints = self.checkpoints.at(folder)
+            found = checkpoints.newest()
+            shared, own = trainee.shared_state(), trainee.own_state()
+            shared = checkpoint.copied(shared)
+            own = checkpoint.copied(own)
+            if found.step is not None:
+                checkpoints.read(found.step, shared, own)
+            came = "began anew" if found.step is None else "loaded" if found.step == newest else "fell back"
+            why = dict(found.refused).get(newest, "")
+        except (checkpoint.NotAsWritten, RuntimeError, OSError, ValueError) as error:
+            came, why = "refused", str(error)[:200]
+        outcomes: List[Any] = [None] * place.world
+        dist.all_gather_object(outcomes, came, group=self._group)
+        self.checkpoints.forget(folder)
+        self.say({"e": "damaged", "how": damage, "outcome": sorted(set(outcomes)), "why": why})
 
 
 class _Background:
@@ -259,7 +287,7 @@ class _Background:
     def _run(self) -> None:
         try:
             self._work()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
             self._error = error
 
     def wait(self) -> None:
@@ -284,7 +312,7 @@ def _meet(place: Place, within_s: float) -> Any:
 
 def _one_round(place: Place, within_s: float) -> Any:
     first = place.rank == 0
-    wait = datetime.timedelta(seconds=within_s if first else min(within_s, 5.0))
+    wait = dt.timedelta(seconds=within_s if first else min(within_s, 5.0))
     store = _stores.TCPStore(place.master, place.port, None, first, wait, wait_for_workers=False)
     if first:
         store.set("round", uuid.uuid4().hex)
@@ -292,7 +320,7 @@ def _one_round(place: Place, within_s: float) -> Any:
     if store.add("%s/%d" % (nonce, place.rank), 1) != 1:
         raise RuntimeError("rank %d has been here already: the round is over, or this is a second copy" % place.rank)
     others = ["%s/%d" % (nonce, rank) for rank in range(place.world)]
-    store.wait(others, datetime.timedelta(seconds=within_s))
+    store.wait(others, dt.timedelta(seconds=within_s))
     return store, nonce
 
 

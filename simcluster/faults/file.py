@@ -187,8 +187,31 @@ class TroubleStorage(_Strict):
         return given
 
 
+class PatchWorkload(_Strict):
+    """One text in a program's source is exchanged when its ConfigMap is made: the team's trainer has this defect."""
+
+    do: Literal["patch-workload"]
+    file: str
+    find: Annotated[str, Field(min_length=1)]
+    replace: str
+
+    def applied(self, source: str) -> str:
+        """The source with its text exchanged; raises `FaultError` where the text is not there exactly once."""
+        if source.count(self.find) != 1:
+            raise FaultError(f"{self.file} has {source.count(self.find)} times the text {self.find!r}, expected once")
+        return source.replace(self.find, self.replace)
+
+
+class CapRetries(_Strict):
+    """A policy engine takes the retries from every Job that has some."""
+
+    do: Literal["cap-retries"]
+
+
 Action = Annotated[
     OfferGpus
+    | PatchWorkload
+    | CapRetries
     | BreakGpu
     | HideGpus
     | SetDriver
@@ -220,12 +243,16 @@ class When(_Strict):
 
 
 class Expectation(_Strict):
-    """What a fault must cause; `subject` is a node's name, `all` nodes, `missing` ones, or the `cluster`."""
+    """What a fault must cause; `subject` is a node's name, `all` nodes, `missing` ones, or the `cluster`.
+
+    `names` is what the verdict's reasons must say, where the reason's code is not enough.
+    """
 
     check: str
     subject: str
     verdict: Literal["PASS", "FAIL", "ERROR", "NOT_RUN"]
     reason: str | None = None
+    names: str | None = None
 
 
 class Fault(_Strict):
