@@ -91,6 +91,11 @@ def last_step(lines: Iterable[Line]) -> int:
     return max((line.step for line in lines if line.kind == "step"), default=0)
 
 
+def in_one_piece(lines: Iterable[Line]) -> bool:
+    """Whether a training that nobody killed had no second life: no rank ended early, nothing was resumed."""
+    return not any(line.kind in ("ended", "failed", "resumed") for line in lines)
+
+
 def landed(before: Sequence[Line], kill: Killed) -> str | None:
     """Why the kill did not land where it was meant to, by the lines of the life that it ended; None where it did."""
     last = lives(before)[-1] if lives(before) else []
@@ -118,6 +123,7 @@ def judge(
     facts: dict[str, Fact] = {
         "came_back": bool(steps),
         "counted_as_completed": kill.counted_as_completed,
+        "uninterrupted_in_one_piece": in_one_piece(reference),
     }
     samples = [Sample("copies_of_a_rank", float(kill.copies), "count")]
     if chosen is not None:

@@ -251,18 +251,17 @@ class Run:
 
     def _begin_trainings(self) -> Trainings:
         setup = training_setup(self.setting.profile, self._nodes, self.setting.folders)
-        asked = [
-            how
-            for check in self.setting.checks
-            for how in check.kills
-            if (check.name, ClusterSubject().name) in self.asked and self.settled(check.name, "cluster") is None
-        ]
+        cluster = ClusterSubject().name
+
+        def pending() -> list[str]:
+            checks = [check for check in self.setting.checks if (check.name, cluster) in self.asked]
+            return [how for check in checks if self.settled(check.name, cluster) is None for how in check.kills]
 
         def started(job: TrainingJob) -> None:
             self._running = None
             self.record.job(None, StartedJob(job.name, (), False), self._renderer.namespace)
 
-        return begin_trainings(self.cluster, self._renderer, setup, self.stop, asked, started)
+        return begin_trainings(self.cluster, self._renderer, setup, self.stop, pending, started)
 
     def _hand_out(self, check: str, subject: Subject, answer: Answer) -> Answer:
         self._handed_out.setdefault((check, subject.name), []).append(answer)

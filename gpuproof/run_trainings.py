@@ -53,7 +53,7 @@ def begin_trainings(
     renderer: Renderer,
     setup: Setup,
     stop: threading.Event,
-    asked: Sequence[str],
+    pending: Callable[[], Sequence[str]],
     on_job: Callable[[TrainingJob], None],
 ) -> Trainings:
     """Put the program and its claims into the namespace, which is there; raises `ClusterError`."""
@@ -63,4 +63,4 @@ def begin_trainings(
         if error.status != 409:
             raise
     make_claims(cluster, renderer, setup.pod.claims, set())
-    return Trainings(cluster, renderer, setup, stop, on_job, asked)
+    return Trainings(cluster, renderer, setup, stop, on_job, pending)

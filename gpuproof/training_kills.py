@@ -126,9 +126,9 @@ class KilledTraining:
                 return False
         return True
 
-    def rest(self, at: Planned) -> None:
-        """Kill all ranks for good, where they stand still if they come there, and hear all that rank 0 had said."""
-        if all(isinstance(answer, Measurement) for answer in self.answers.values()):
+    def rest(self, at: Planned | None) -> None:
+        """Kill all ranks for good, where they come to stand still, and hear all that rank 0 had said."""
+        if at is not None:
             self._until(lambda: self._ready(at), self.shape.start_within_s, at)
         pods = [pod for pod in map(self.watch.pod_of, range(self.shape.pods)) if pod is not None and pod.runs]
         for pod in pods:

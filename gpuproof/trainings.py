@@ -18,6 +18,7 @@ from gpuproof.continuation import (
     Line,
     Where,
     complete_saves,
+    in_one_piece,
     judge,
     judge_damages,
     judge_final,
@@ -30,13 +31,12 @@ from gpuproof.pod_shape import PodShape
 from gpuproof.suite import Answer
 from gpuproof.training_kills import WORKLOAD, Kill, KilledTraining, Planned, Shape, plan_kills, plan_rest, steps_needed
 from gpuproof.training_watch import TrainingWatch
-from workloads.contract import Measurement, Sample
+from workloads.contract import Fact, Measurement, Sample
 
 ELSEWHERE = "elsewhere"
-BANDWIDTH = "bandwidth"
 DAMAGES = "damages"
 _DAMAGES = ["truncated_by_a_byte", "shard_missing", "marker_missing", "flipped_bit"]
-_AT_THE_END = (ELSEWHERE, BANDWIDTH, DAMAGES)
+_AT_THE_END = (ELSEWHERE, DAMAGES)
 _LOOK_S = 0.2
 _RESTARTS = 20
 _GB = 1e9
@@ -55,6 +55,14 @@ class Setup:
     check: str
 
 
+class UnfitReference(Exception):  # noqa: N818 - a finding about the cluster, and no error of the harness
+    """The training that nobody killed was interrupted all the same: there is nothing to compare with."""
+
+    def __init__(self, measurement: Measurement) -> None:
+        super().__init__("the uninterrupted training was interrupted")
+        self.measurement = measurement
+
+
 @dataclass
 class Trainings:
     """Asked by kill, answers each once. Not for several threads at once."""
@@ -64,8 +72,8 @@ class Trainings:
     setup: Setup
     stop: threading.Event
     on_job: Callable[[TrainingJob], None]
-    asked: Sequence[str]
-    """Everything that this run will ask for, so that one training can suffer all of it."""
+    pending: Callable[[], Sequence[str]]
+    """Everything that this run will still ask for, so that one training can suffer all of it."""
     evidence: dict[str, str] = field(default_factory=dict)
     _answers: dict[str, Answer] = field(default_factory=dict)
     _reference: Future[Sequence[Line] | JobFailure] | None = None
@@ -76,12 +84,14 @@ class Trainings:
     _folder: str = ""
 
     def answer(self, question: str) -> Answer:
-        """What became of a kill (a `Kill`), of going on elsewhere, or the bandwidths; waits for it."""
+        """What became of a kill (a `Kill`), of going on elsewhere, or the damages; waits for it."""
         try:
             if question not in self._answers:
                 self._work(question)
         except ClusterError as error:
             self._answers[question] = JobFailure(error.reason, error.message)
+        except UnfitReference as error:
+            self._answers[question] = error.measurement
         return self._answers[question]
 
     def close(self) -> None:
@@ -89,13 +99,15 @@ class Trainings:
         self._pool.shutdown(wait=True)
 
     def _work(self, question: str) -> None:
+        if self._reference is not None and self._reference.done():
+            self._wanted()  # without one, no more needs to be killed
         if question in _AT_THE_END:
             if not self._folder:
                 self._kill([Kill.ONE_POD])
             self._go_on_elsewhere()
             return
         order = list(Kill)
-        wanted = {Kill(name) for name in self.asked if name in set(Kill)} | {Kill(question)}
+        wanted = {Kill(name) for name in self.pending() if name in set(Kill)} | {Kill(question)}
         self._kill([kill for kill in order if kill in wanted and str(kill) not in self._answers])
         failed = JobFailure(Reason.HARNESS_ERROR, f"{question}: the training ended before this kill was its turn")
         self._answers.setdefault(question, failed)
@@ -103,23 +115,26 @@ class Trainings:
     # -- the uninterrupted one -----------------------------------------------------------------------------------------
 
     def _wanted(self) -> Sequence[Line] | JobFailure:
-        """The lines of the training that nobody killed."""
+        """The lines of the training that nobody killed; raises `UnfitReference` where it broke by itself."""
         if self._reference is None:
             self._reference = self._pool.submit(self._run_reference)
-        return self._reference.result()
+        found = self._reference.result()
+        if not isinstance(found, JobFailure) and not in_one_piece(found):
+            why = next((str(line.value["why"]) for line in found if line.kind == "failed"), "a rank was lost")
+            facts: dict[str, Fact] = {"uninterrupted_in_one_piece": False, "uninterrupted_error": why}
+            raise UnfitReference(Measurement(WORKLOAD, self.renderer.run_id, "", "reference", 0, 0, (), facts))
+        return found
 
     def _run_reference(self) -> Sequence[Line] | JobFailure:
         watch = TrainingWatch(self.cluster, self.renderer, self._job("reference", {"raw": False}))
         try:
             watch.start()
-            failed = self._until(watch, lambda: watch.ended, self.setup.shape.start_within_s)
+            done = lambda: watch.ended or not in_one_piece(watch.lines)  # noqa: E731 - two words
+            failed = self._until(watch, done, self.setup.shape.start_within_s)
         except ClusterError as error:
             failed = JobFailure(error.reason, error.message)
         finally:
             watch.close()
-        if failed is None and any(line.kind in ("ended", "resumed") for line in watch.lines):
-            said = "the training that nobody killed did not run in one piece; look at its pods and nodes"
-            failed = JobFailure(Reason.HARNESS_ERROR, said)
         return failed or watch.lines
 
     # -- the killed one ------------------------------------------------------------------------------------------------
@@ -139,8 +154,8 @@ class Trainings:
         training = KilledTraining(watch, shape, planned, self.stop, self.renderer.run_id)
         try:
             watch.start()
-            training.run(self._wanted, lambda one: self._took(training, one))
-            training.rest(rest)
+            survived = training.run(self._wanted, lambda one: self._took(training, one))
+            training.rest(rest if survived else None)
         finally:
             watch.close()
         if last_step(watch.lines) >= last_step(self._lines):
@@ -180,8 +195,8 @@ class Trainings:
         samples, facts = judge(reference, self._lines, watch.lines, killed)
         finals, final_facts = judge_final(reference, watch.lines)
         facts |= {**final_facts, "read_by_other_nodes": not wrote & _nodes(watch.lines)}
-        self._answers[ELSEWHERE] = self._measurement(watch, (*samples, *finals), facts)
-        self._answers[BANDWIDTH] = self._measurement(watch, _bandwidths(reference, watch.lines), {})
+        rates = _bandwidths(reference, watch.lines)
+        self._answers[ELSEWHERE] = self._measurement(watch, (*samples, *finals, *rates), facts)
         self._answers[DAMAGES] = self._measurement(watch, (), judge_damages(watch.lines))
 
     def _measurement(self, watch: TrainingWatch, samples: Sequence[Sample], facts: Mapping[str, Any]) -> Measurement:

@@ -24,7 +24,7 @@ import torch._dynamo
 from workloads import contract
 from workloads.line_stream import LineWriter
 from workloads.training_model import Shape
-from workloads.training_rank import Place, Plan, Rank
+from workloads.training_rank import Place, Plan, Rank, Say
 
 PARAMETERS = (
     "pods",
@@ -125,10 +125,12 @@ class Launcher:
 
     def _be_rank(self, local: int, pipe: int) -> NoReturn:
         code = 1
+        say = _sayer(pipe)
         try:
-            code = _rank(self._params, self._index, local, self._per_pod, pipe).run()
+            code = _rank(self._params, self._index, local, self._per_pod, say).run()
         except BaseException:  # noqa: BLE001 - a rank ends here, whatever it was
             traceback.print_exc()
+            say({"e": "failed", "why": traceback.format_exc(limit=0).strip()[-300:]})
         finally:
             sys.stderr.flush()
             # Not sys.exit: a thread of a broken collective must not keep a rank alive that has ended.
@@ -140,12 +142,18 @@ class Launcher:
             os.kill(pid, signal.SIGTERM)
 
 
-def _rank(params: Mapping[str, Any], index: int, local: int, per_pod: int, pipe: int) -> Any:
+def _sayer(pipe: int) -> Say:
+    """Says a value to process 1, which numbers it."""
+
     def say(value: Mapping[str, Any]) -> None:
         data = json.dumps(value).encode("ascii") + b"\n"
         while data:
             data = data[os.write(pipe, data) :]
 
+    return say
+
+
+def _rank(params: Mapping[str, Any], index: int, local: int, per_pod: int, say: Say) -> Rank:
     torch.set_num_threads(1)
     device = torch.device("cuda", local) if params.get("device") == "cuda" else torch.device("cpu")
     if device.type == "cuda":

@@ -26,7 +26,7 @@ class Shape:
     seed: int
     steps: int
     width: int = 32
-    layers: int = 2
+    layers: int = 1
     heads: int = 2
     vocabulary: int = 64
     sequence: int = 16

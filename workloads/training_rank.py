@@ -19,6 +19,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import torch
 import torch.distributed as dist
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.nn.parallel import DistributedDataParallel
 
 from workloads import training_checkpoint as checkpoint
@@ -268,7 +269,7 @@ class Rank:
                 checkpoints.read(found.step, shared, own)
             came = "began anew" if found.step is None else "loaded" if found.step == newest else "fell back"
             why = dict(found.refused).get(newest, "")
-        except (checkpoint.NotAsWritten, RuntimeError, OSError, ValueError) as error:
+        except (checkpoint.NotAsWritten, CheckpointException, RuntimeError, OSError, ValueError) as error:
             came, why = "refused", str(error)[:200]
         outcomes: List[Any] = [None] * place.world
         dist.all_gather_object(outcomes, came, group=self._group)

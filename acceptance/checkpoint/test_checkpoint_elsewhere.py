@@ -4,7 +4,7 @@ import pytest
 
 from gpuproof import ClusterSubject, Hold, KillTraining
 
-pytestmark = pytest.mark.check("checkpoint_elsewhere", requires=["checkpoint_killed_pod"])
+pytestmark = pytest.mark.check("checkpoint_elsewhere", requires=["gpu_inventory"])
 
 
 def test_training_goes_on_on_other_nodes(cluster: ClusterSubject, kill_training: KillTraining, hold: Hold) -> None:

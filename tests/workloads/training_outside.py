@@ -267,7 +267,7 @@ class Bench:
         """One training to its end, then every damage to a copy of its newest checkpoint."""
         place = self._place()
         patched = None if fault is None else patched_sources(fault, place)
-        with World(self._params(place, damages=DAMAGES), patched, place) as world:
+        with World(self._params(place, damages=DAMAGES, parameters=1_000_000), patched, place) as world:
             world.until(lambda: world.ended)
         facts = judge_damages(world.lines)
         samples, _ = judge_final(self.reference, world.lines)
