@@ -139,6 +139,9 @@ def judge(
         facts["passed_killed_step"] = last_step(steps) > last_step(before) or _ended_at(reference, steps)
         facts["saved_again"] = any(step >= kill.step for step in complete_saves(after))
         facts["saved_differently"] = _saved_differently(reference, after)
+    waits = [float(line.value["visible_s"]) for line in [*reference, *after] if "visible_s" in line.value]
+    if waits:
+        samples.append(Sample("visible_after", max(waits), "s"))
     samples += _times(kill, resumed, steps)
     if kill.node_before and kill.node_after:
         facts["node_before"], facts["node_after"] = kill.node_before, kill.node_after

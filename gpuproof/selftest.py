@@ -64,6 +64,7 @@ class Fault(BaseModel):
     id: str
     title: str
     mechanism: str
+    only_in_selftest: bool = False
     expects: tuple[Expectation, ...]
 
     @property

@@ -296,5 +296,5 @@ def _save_times(lines: Sequence[Line]) -> list[Sample]:
     return [
         Sample(metric, float(line.value[key]), "s", {"mode": mode})
         for mode, line in found.items()
-        for metric, key in (("save_time", "s"), ("blocked_time", "blocked_s"), ("visible_after", "visible_s"))
+        for metric, key in (("save_time", "s"), ("blocked_time", "blocked_s"))
     ]

@@ -256,12 +256,16 @@ class Expectation(_Strict):
 
 
 class Fault(_Strict):
-    """One fault. `mechanism` is one word for the kind of defect; `source` names where such a defect was seen."""
+    """One fault. `mechanism` is one word for the kind of defect; `source` names where such a defect was seen.
+
+    `only_in_selftest`: it takes minutes in pods, and the project's tests show it outside of them.
+    """
 
     id: str
     title: str
     mechanism: str
     source: str
+    only_in_selftest: bool = False
     at: Literal["start"] | When = "start"
     action: Annotated[list[Action], Field(min_length=1)]
     expects: Annotated[list[Expectation], Field(min_length=1)]
