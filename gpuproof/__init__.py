@@ -3,7 +3,31 @@
 What stands in `__all__` is what a check may import; everything else is the harness's own.
 """
 
-from gpuproof.suite import Answer, ClusterSubject, Hold, KillTraining, NodeSubject, Observe, RunWorkload
+from gpuproof.suite import (
+    Answer,
+    ClusterSubject,
+    FollowLoad,
+    GangSubject,
+    Hold,
+    KillTraining,
+    NodeSubject,
+    Observe,
+    ReadExporter,
+    RunExperiment,
+    RunWorkload,
+)
 
-__all__ = ["Answer", "ClusterSubject", "Hold", "KillTraining", "NodeSubject", "Observe", "RunWorkload"]
+__all__ = [
+    "Answer",
+    "ClusterSubject",
+    "FollowLoad",
+    "GangSubject",
+    "Hold",
+    "KillTraining",
+    "NodeSubject",
+    "Observe",
+    "ReadExporter",
+    "RunExperiment",
+    "RunWorkload",
+]
 __version__ = "0.1.0"

@@ -135,6 +135,58 @@ class Storage:
 
 
 @dataclass(frozen=True)
+class DataObject:
+    """One object of a dataset: its size in bytes and the sha256 of its content ('' where it is generated)."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class HttpSource:
+    """Objects under one http(s) address; it must need no credentials."""
+
+    url: str
+
+
+@dataclass(frozen=True)
+class S3Source:
+    """Objects of a bucket of an S3-compatible store; URLs are signed for `expires_s` seconds."""
+
+    endpoint: str
+    region: str
+    bucket: str
+    prefix: str
+    expires_s: int
+    secure: bool = True
+
+
+@dataclass(frozen=True)
+class ClaimSource:
+    """Objects that lie under a path of one of the profile's storages."""
+
+    storage: str
+    path: str
+
+
+@dataclass(frozen=True)
+class GeneratedSource:
+    """Objects that the pods make up, because the profile says so in as many words."""
+
+
+DataSource = HttpSource | S3Source | ClaimSource | GeneratedSource
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """`[dataset]`: what is staged, and from where."""
+
+    source: DataSource
+    objects: tuple[DataObject, ...]
+
+
+@dataclass(frozen=True)
 class CoverAll:
     """Every expected node of the pool is judged in this run."""
 
@@ -195,6 +247,40 @@ class CheckState:
 
     state: State
     reason: str = ""
+
+
+@dataclass(frozen=True)
+class Service:
+    """A Service in the cluster, reached through the API's proxy."""
+
+    namespace: str
+    name: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """
+    How the platform's own GPU metrics are found and read, from `[telemetry]`.
+
+    `selectors` are label selectors of exporter pods, in any namespace. `fields` must be there for every whole GPU,
+    `mig_fields` for every MIG instance. An exporter is asked every `every_s`, has `deadline_s` for a page of at most
+    `max_bytes`, may fail `attempts` times in a row, `ready_s` to get ready, and `settle_s` to show what has changed
+    since its own interval. `prometheus`, a URL or a Service, is where the same is asked of Prometheus.
+    """
+
+    selectors: tuple[str, ...]
+    port: int
+    path: str
+    every_s: float
+    deadline_s: float
+    max_bytes: int
+    attempts: int
+    ready_s: float
+    settle_s: float
+    fields: tuple[str, ...]
+    mig_fields: tuple[str, ...]
+    prometheus: str | Service | None = None
 
 
 @dataclass(frozen=True)

@@ -86,22 +86,29 @@ def hold(limit: Limit, measurement: Measurement, context: Context) -> tuple[Find
     if isinstance(bound, str):
         return (_absent(limit, bound),)
     if limit.fact is not None:
+        if isinstance(bound, MinFraction):
+            return (_absent(limit, "only a number has fractions"),)
         return _hold_fact(limit, bound, measurement, context)
     if isinstance(bound, FactBound):
         return (_absent(limit, f"only a fact can be held to this: {bound_text(bound, limit.unit)}"),)
     samples = matching(limit, measurement.samples)
     if not samples:
         return (_absent(limit, "no sample was reported"),)
-    findings = tuple(_hold_sample(limit, bound, sample) for sample in samples)
+    findings = tuple(_hold_sample(limit, _among(bound, sample, samples), sample) for sample in samples)
     return findings + _gaps(limit, samples, context.cluster.pod_gpus)
 
 
-def _resolve(limit: Limit, context: Context) -> AbsoluteBound | FactBound | str:
-    """Turn an expectation or a fraction into an absolute bound, or say in words why there is none."""
+def _resolve(limit: Limit, context: Context) -> AbsoluteBound | FactBound | MinFraction | str:
+    """Turn an expectation or a fraction into an absolute bound, or say in words why there is none.
+
+    A fraction of the node's best GPU stays one: what is best depends on the sample's operating point.
+    """
     bound = limit.bound
     if isinstance(bound, Expected):
         value = context.cluster.expected(bound.key)
         return f"the profile's [cluster] expects no {bound.key}" if value is None else Equals(value)
+    if isinstance(bound, MinFraction) and bound.of is Reference.NODE_BEST:
+        return bound
     if isinstance(bound, MinFraction | MaxFraction):
         reference = _reference(bound.of, limit, context)
         if reference is None or not math.isfinite(reference) or reference <= 0:
@@ -109,6 +116,23 @@ def _resolve(limit: Limit, context: Context) -> AbsoluteBound | FactBound | str:
         share = bound.fraction * reference
         return AtLeast(share) if isinstance(bound, MinFraction) else AtMost(share)
     return bound
+
+
+def _among(bound: AbsoluteBound | MinFraction, sample: Sample, samples: Sequence[Sample]) -> AbsoluteBound | str:
+    """Turn a fraction of the node's best GPU at the sample's own point into a floor, or say why there is none."""
+    if not isinstance(bound, MinFraction):
+        return bound
+    alike = [other for other in samples if other.unit == sample.unit and _point(other) == _point(sample)]
+    numbers = [other.value for other in alike if math.isfinite(other.value)]
+    best = max(numbers, default=0.0)
+    if len(alike) < 2 or best <= 0:
+        return f"there is no usable {bound.of} to compare with"
+    return AtLeast(bound.fraction * best)
+
+
+def _point(sample: Sample) -> list[tuple[str, str]]:
+    """Return the operating point without the GPU."""
+    return sorted((key, number(value)) for key, value in sample.at.items() if key != "gpu")
 
 
 def _reference(of: Reference, limit: Limit, context: Context) -> float | None:
@@ -119,6 +143,8 @@ def _reference(of: Reference, limit: Limit, context: Context) -> float | None:
             return context.fleet.get(limit.id)
         case Reference.BASELINE:
             return context.baseline.get(limit.id)
+        case Reference.NODE_BEST:
+            return None
 
 
 def matching(limit: Limit, samples: Iterable[Sample]) -> list[Sample]:
@@ -155,7 +181,9 @@ def _meets(bound: AbsoluteBound, observed: Scalar) -> bool:
             return not isinstance(observed, bool | str) and observed <= value
 
 
-def _hold_sample(limit: Limit, bound: AbsoluteBound, sample: Sample) -> Finding:
+def _hold_sample(limit: Limit, bound: AbsoluteBound | str, sample: Sample) -> Finding:
+    if isinstance(bound, str):
+        return _absent(limit, bound, sample.at)
     if sample.unit != limit.unit:
         return _absent(limit, f'reported in "{sample.unit}", the limit is in "{limit.unit}"', sample.at)
     return _present(limit, bound, sample.value, sample.at)

@@ -55,6 +55,8 @@ class Reference(StrEnum):
     RING_CEILING = "ring_ceiling"
     FLEET_MEDIAN = "fleet_median"
     BASELINE = "baseline"
+    NODE_BEST = "node_best"
+    """The best GPU of the same node at the same operating point."""
 
 
 @dataclass(frozen=True)
@@ -253,10 +255,10 @@ class Limit:
         return (self.per is Per.CLUSTER) == (subject == CLUSTER_SUBJECT)
 
 
-def limit_id(check: str, name: str, at: Mapping[str, Scalar], severity: Severity) -> str:
+def limit_id(check: str, name: str, at: Mapping[str, Scalar], severity: Severity, of: str = "") -> str:
     """Return the stable name of a limit, e.g. `cuda_runtime.gemm_max_relative_error{dtype=float32,n=512}`."""
     point = ",".join(f"{key}={number(value)}" for key, value in sorted(at.items()))
-    suffix = "" if severity is Severity.FAIL else f":{severity}"
+    suffix = (f"/{of}" if of else "") + ("" if severity is Severity.FAIL else f":{severity}")
     return f"{check}.{name}{{{point}}}{suffix}" if point else f"{check}.{name}{suffix}"
 
 

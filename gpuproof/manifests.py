@@ -6,6 +6,7 @@ The only importer of jinja2. It must not know a cluster, a verdict or a limit.
 from __future__ import annotations
 
 import ast
+import base64
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -26,7 +27,13 @@ RUN_LABEL = "gpuproof.dev/run"
 CHECK_LABEL = "gpuproof.dev/check"
 SWEEP_LABEL = "gpuproof.dev/sweep"
 JOB_LABEL = "gpuproof.dev/job"
+GANG_LABEL = "gpuproof.dev/gang"
+ORDER_ANNOTATION = "gpuproof.dev/order"
+SEAT_LABEL = "gpuproof.dev/seat"
+KEPT_SEAT, SECOND_SEAT = "kept", "second"
 MEASURE = "measure"
+DATASET = "gpuproof-dataset"
+"""The Secret, and the volume, with what to stage."""
 TTL_AFTER_FINISHED_S = 300
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -149,11 +156,18 @@ class Renderer:
             size=wanted.size,
         )
 
+    def dataset(self, objects: bytes) -> dict[str, Any]:
+        """The Secret that tells pods what to stage; `objects` is what `gpuproof.dataset.handout` made."""
+        packed = base64.b64encode(objects).decode()
+        return _render("dataset.yaml.j2", name=DATASET, labels=self._labels(), objects=packed)
+
     def sweep(self, job: SweepJob) -> dict[str, Any]:
         """The Indexed Job, with the profile's patch merged into its pod template."""
         if job.only and job.exclude:
             raise ManifestError(f"job {job.name}: only and exclude are alternatives, got both")
         labels = {**self._labels(), CHECK_LABEL: job.check, SWEEP_LABEL: job.sweep, JOB_LABEL: job.name}
+        seat = KEPT_SEAT if job.shape.kept else SECOND_SEAT if job.shape.beside else ""
+        labels |= {SEAT_LABEL: seat} if seat else {}
         rendered = _render(
             "sweep.yaml.j2",
             name=job.name,
@@ -167,8 +181,14 @@ class Renderer:
             node_names=list(job.only or job.exclude),
             node_operator="In" if job.only else "NotIn",
             gpu_resource=self.gpu_resource,
+            seat=seat,
+            gpus=job.gpus,
+            containers=list(job.shape.containers),
+            tempted=job.shape.tempted,
+            scratch=job.shape.scratch or job.shape.dataset,
             limits=self._limits(job),
             claims=[{"name": name, "claim": claim_name(name)} for name in job.shape.claims],
+            dataset=DATASET if job.shape.dataset else "",
             image=self.pod.image,
             python=self.pod.python,
             start=escape(_START.format(module=f"workloads.{job.workload}")),
@@ -207,6 +227,23 @@ class Renderer:
         )
         rendered["spec"]["template"] = self._patched(rendered["spec"]["template"])
         return service, rendered
+
+    def gang(self, job: SweepJob, secret: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """The Secret with the run's key, the headless Service that names the pods, and the Job, for a gang.
+
+        The Job is a sweep's whose pods find each other, the key, and their orders (an annotation) as files.
+        """
+        made = _render(
+            "gang.yaml.j2",
+            name=job.name,
+            labels={**self._labels(), JOB_LABEL: job.name},
+            secret=base64.b64encode(secret.encode("ascii")).decode("ascii"),
+            order=ORDER_ANNOTATION,
+            gang_label=GANG_LABEL,
+        )
+        rendered = self.sweep(job)
+        rendered["spec"]["template"] = patch_template(rendered["spec"]["template"], made["template"])
+        return made["secret"], made["service"], rendered
 
     def _limits(self, job: SweepJob | TrainingJob) -> dict[str, str]:
         limits = {self.gpu_resource: str(job.gpus)} if job.gpus else {}

@@ -93,8 +93,8 @@ def observe_node(node: Node, run_id: str, gpu_resource: str, labels: Collection[
 def merge(measurements: Sequence[Measurement]) -> Measurement:
     """Several measurements of one subject as one: samples side by side, facts together.
 
-    Raises ValueError where two of them report the same fact, or the same metric at the same operating point: one source
-    must not overwrite another without a word.
+    Lists of one fact are joined. Raises ValueError where two of them report the same single fact, or the same metric at
+    the same operating point: one source must not overwrite another without a word.
     """
     first = measurements[0]
     samples: list[Sample] = []
@@ -111,9 +111,10 @@ def merge(measurements: Sequence[Measurement]) -> Measurement:
             taken.add(key)
             samples.append(sample)
         for name, fact in measurement.facts.items():
-            if name in facts:
+            before = facts.get(name, [])
+            if not isinstance(before, list) or (name in facts and not isinstance(fact, list)):
                 raise ValueError(f"the fact {name} was reported twice for {first.node or 'the cluster'}")
-            facts[name] = fact
+            facts[name] = before + fact if isinstance(fact, list) else fact
         environment |= measurement.environment
     last = measurements[-1]
     return Measurement(

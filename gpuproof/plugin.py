@@ -17,7 +17,20 @@ from gpuproof.launch import Launched, LaunchError, Listener, Options, launch, ne
 from gpuproof.report.page import PROPERTY_CHECK, PROPERTY_SUBJECT, ReportPage
 from gpuproof.report.terminal import print_summary
 from gpuproof.run_folder import RECORD
-from gpuproof.suite import Answer, ClusterSubject, Hold, KillTraining, NodeSubject, Observe, RunWorkload, Subject
+from gpuproof.suite import (
+    Answer,
+    ClusterSubject,
+    FollowLoad,
+    GangSubject,
+    Hold,
+    KillTraining,
+    NodeSubject,
+    Observe,
+    ReadExporter,
+    RunExperiment,
+    RunWorkload,
+    Subject,
+)
 from gpuproof.verdict import Judgement, Verdict
 
 LAUNCHED = pytest.StashKey[Launched]()
@@ -54,6 +67,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--resume", metavar="DIR", help="continue the run in this folder: what it settled is not asked again"
     )
+    group.addoption("--baseline", metavar="RUN", help='folder of the run that limits with of = "baseline" are held to')
     group.addoption("--sim-topology", default="small", metavar="NAME|FILE", help="topology of the simulated cluster")
     group.addoption("--sim-fault", action="append", default=[], metavar="ID", help="inject this fault (repeatable)")
 
@@ -105,6 +119,7 @@ def _options(config: pytest.Config) -> Options:
         out=Path(chosen.out),
         image=chosen.image,
         resume=Path(chosen.resume) if chosen.resume else None,
+        baseline=Path(chosen.baseline) if chosen.baseline else None,
         topology=chosen.sim_topology,
         faults=tuple(chosen.sim_fault),
         argv=config.stash.get(ARGV, tuple(str(argument) for argument in config.invocation_params.args)),
@@ -157,6 +172,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("node", plan.nodes, ids=[node.name for node in plan.nodes])
     if "cluster" in metafunc.fixturenames:
         metafunc.parametrize("cluster", [ClusterSubject()], ids=["cluster"])
+    if "gang" in metafunc.fixturenames:
+        metafunc.parametrize("gang", [GangSubject()], ids=["cluster"])
 
 
 @pytest.hookimpl(trylast=True)
@@ -202,9 +219,10 @@ def _identity(item: pytest.Item) -> tuple[str, Subject]:
     callspec = getattr(item, "callspec", None)
     if mark is None or callspec is None:
         raise pytest.UsageError(
-            f"{item.nodeid}: a check needs pytest.mark.check(NAME) and asks a `node` or the `cluster`"
+            f"{item.nodeid}: a check needs pytest.mark.check(NAME) and asks a `node`, the `cluster` or the `gang`"
         )
-    subject: Subject = callspec.params.get("node") or callspec.params["cluster"]
+    named = [callspec.params[name] for name in ("node", "cluster", "gang") if name in callspec.params]
+    subject: Subject = named[0]
     return str(mark.args[0]), subject
 
 
@@ -233,6 +251,18 @@ def run_workload(request: pytest.FixtureRequest) -> RunWorkload:
 
 
 @pytest.fixture
+def run_experiment(request: pytest.FixtureRequest) -> RunExperiment:
+    """Have the gang do something, once for all subjects of this check, and wait for one of them."""
+    run = _launched(request.config).run
+    check, _ = _identity(request.node)
+
+    def ask(name: str, subject: Subject) -> Answer:
+        return run.ask_gang(check, name, subject)
+
+    return ask
+
+
+@pytest.fixture
 def kill_training(request: pytest.FixtureRequest) -> KillTraining:
     """Kill the run's training in this way and wait for what comes back."""
     run = _launched(request.config).run
@@ -242,6 +272,29 @@ def kill_training(request: pytest.FixtureRequest) -> KillTraining:
         return run.kill_training(check, how, subject)
 
     return ask
+
+
+def read_exporter(request: pytest.FixtureRequest) -> ReadExporter:
+    """What a node's metrics exporter tells."""
+    run = _launched(request.config).run
+    check, _ = _identity(request.node)
+
+    def read(subject: NodeSubject, seen: Answer) -> Answer:
+        return run.read_exporter(check, subject, seen)
+
+    return read
+
+
+@pytest.fixture
+def follow_load(request: pytest.FixtureRequest) -> FollowLoad:
+    """What a node's metrics exporter told of a load."""
+    run = _launched(request.config).run
+    check, _ = _identity(request.node)
+
+    def follow(subject: NodeSubject, load: Answer) -> Answer:
+        return run.follow_load(check, subject, load)
+
+    return follow
 
 
 @pytest.fixture
@@ -343,6 +396,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitC
     launched: Launched | None = session.config.stash.get(LAUNCHED, None)
     if launched is not None:
         launched.finish(interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Seal the run's folder when pytest-html's page is in it too."""
+    launched: Launched | None = config.stash.get(LAUNCHED, None)
+    if launched is not None:
+        launched.seal()
 
 
 def pytest_terminal_summary(config: pytest.Config) -> None:

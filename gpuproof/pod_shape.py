@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 ALL, NONE = "all", "none"
+_KEYS = ("gpus", "rdma", "claims", "dataset", "containers", "tempted", "scratch", "kept", "beside")
+_SWITCHES = ("rdma", "dataset", "tempted", "scratch", "kept", "beside")
+RESERVED_CONTAINERS = ("measure", "hold")
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
@@ -25,17 +28,33 @@ class PodShapeError(ValueError):
 class PodShape:
     """The pod of one program; the default holds all GPUs of its node and nothing else.
 
-    `gpus` is "all" (as many as the profile expects of a node) or "none". `rdma` asks for the profile's RDMA resource,
-    all of the node's. `claims` are names of the profile's `[storage]`, mounted at `/gpuproof/claims/NAME`.
+    `gpus` is "all" (as many as the profile lets one pod hold), "none", or a number. `rdma` asks for the profile's RDMA
+    resource, all of the node's. `claims` are names of the profile's `[storage]`, mounted at `/gpuproof/claims/NAME`.
+    `dataset` mounts what is to be staged at `/gpuproof/dataset`, and scratch beside it.
+
+    `containers` are further containers of the pod that run the same program, with their name in `GPUPROOF_CONTAINER`;
+    they ask for no GPU and share `/gpuproof/shared` with `measure`. `tempted`: every container that asks for no GPU is
+    told NVIDIA_VISIBLE_DEVICES=all, as many images do. `scratch`: an emptyDir at `/gpuproof/scratch`.
+
+    `kept`: the pods stay, with all they hold, until the next sweep has ended; that one may be `beside` them, which
+    other sweeps never are.
     """
 
-    gpus: str = ALL
+    gpus: str | int = ALL
     rdma: bool = False
     claims: tuple[str, ...] = ()
+    dataset: bool = False
+    containers: tuple[str, ...] = ()
+    tempted: bool = False
+    scratch: bool = False
+    kept: bool = False
+    beside: bool = False
 
-    def gpus_of(self, gpus_per_node: int) -> int:
-        """How many GPUs one pod asks for."""
-        return gpus_per_node if self.gpus == ALL else 0
+    def gpus_of(self, gpus_per_pod: int) -> int:
+        """How many GPUs one pod asks for, of the `gpus_per_pod` that it may hold."""
+        if isinstance(self.gpus, int):
+            return self.gpus
+        return gpus_per_pod if self.gpus == ALL else 0
 
 
 WHOLE_NODE = PodShape()
@@ -66,14 +85,30 @@ def _declared(file: Path) -> PodShape:
 
 
 def _shape(file: Path, declared: Mapping[str, Any]) -> PodShape:
-    unknown = sorted(str(key) for key in declared if key not in ("gpus", "rdma", "claims"))
+    unknown = sorted(str(key) for key in declared if key not in _KEYS)
     if unknown:
-        raise PodShapeError(f"{file}: POD: unknown key {unknown[0]!r}; there are gpus, rdma and claims")
-    gpus, rdma, claims = declared.get("gpus", ALL), declared.get("rdma", False), declared.get("claims", [])
-    if gpus not in (ALL, NONE):
-        raise PodShapeError(f'{file}: POD gpus: expected "all" or "none", found {gpus!r}')
-    if not isinstance(rdma, bool):
-        raise PodShapeError(f"{file}: POD rdma: expected True or False, found {rdma!r}")
-    if not isinstance(claims, (list, tuple)) or not all(isinstance(c, str) and _NAME.fullmatch(c) for c in claims):
-        raise PodShapeError(f'{file}: POD claims: expected names of [storage] such as ["shared"], found {claims!r}')
-    return PodShape(gpus, rdma, tuple(claims))
+        raise PodShapeError(f"{file}: POD: unknown key {unknown[0]!r}; there are {', '.join(_KEYS)}")
+    gpus = declared.get("gpus", ALL)
+    if gpus not in (ALL, NONE) and not (type(gpus) is int and gpus > 0):
+        raise PodShapeError(f'{file}: POD gpus: expected "all", "none" or a number above 0, found {gpus!r}')
+    switches = {key: declared.get(key, False) for key in _SWITCHES}
+    for key, value in switches.items():
+        if not isinstance(value, bool):
+            raise PodShapeError(f"{file}: POD {key}: expected True or False, found {value!r}")
+    if switches["kept"] and switches["beside"]:
+        raise PodShapeError(f"{file}: POD: kept and beside: the pods that stay are those of one sweep; take out one")
+    claims = _names(file, declared, "claims", 'names of [storage] such as ["shared"]')
+    containers = _names(file, declared, "containers", 'names of further containers such as ["bystander"]')
+    for name in containers:
+        if name in RESERVED_CONTAINERS:
+            raise PodShapeError(f"{file}: POD containers: {name!r} is in every pod; choose another name")
+    return PodShape(gpus, claims=claims, containers=containers, **switches)
+
+
+def _names(file: Path, declared: Mapping[str, Any], key: str, expected: str) -> tuple[str, ...]:
+    names = declared.get(key, [])
+    if not isinstance(names, (list, tuple)) or not all(isinstance(n, str) and _NAME.fullmatch(n) for n in names):
+        raise PodShapeError(f"{file}: POD {key}: expected {expected}, found {names!r}")
+    if len(set(names)) != len(names):
+        raise PodShapeError(f"{file}: POD {key}: expected each name once, found {names!r}")
+    return tuple(names)

@@ -14,7 +14,7 @@ from gpuproof.cluster.raw import Raw
 
 OWN_ENV = "GPUPROOF_"
 _OWN_MOUNTS = ("/gpuproof", "/dev/termination-log")
-_OWN_VOLUME = "gpuproof-sources"
+_OWN_VOLUMES = ("gpuproof-", "claim-")
 _PROGRAM = ("command", "args", "terminationMessagePath", "terminationMessagePolicy")
 _POD = ("nodeName", "restartPolicy")
 
@@ -29,21 +29,29 @@ def touched(before: Mapping[str, Any], after: Mapping[str, Any], gpu_resource: s
 
 def _kept(before: Raw, after: Raw, gpu_resource: str) -> Iterator[tuple[str, str, object, object]]:
     old, new = raw.mapping(before, "spec"), raw.mapping(after, "spec")
-    yield from _measure_kept(_named(old, "measure"), _named(new, "measure"), gpu_resource)
+    for name in (raw.text(entry, "name") for entry in raw.objects(old, "containers")):
+        if name != "hold":
+            yield from _program_kept(name, _named(old, name), _named(new, name), gpu_resource)
     for key in ("command", "args"):
         pair = (raw.at(_named(old, "hold"), key), raw.at(_named(new, "hold"), key))
         yield f"containers[hold].{key}", "this container keeps the node until the sweep is over", *pair
-    own = [_own(spec, "volumes", lambda entry: raw.text(entry, "name") == _OWN_VOLUME) for spec in (old, new)]
-    yield f"volumes[{_OWN_VOLUME}]", "it holds the workload's program", own[0], own[1]
+    for name in dict.fromkeys(name for spec in (old, new) for name in _own_volumes(spec)):
+        own = [_own(spec, "volumes", lambda entry, name=name: raw.text(entry, "name") == name) for spec in (old, new)]
+        yield f"volumes[{name}]", "the program, or the storage that is measured", own[0], own[1]
     yield from _placement_kept(before, after)
 
 
-def _measure_kept(old: Raw, new: Raw, gpu_resource: str) -> Iterator[tuple[str, str, object, object]]:
-    where = "containers[measure]"
+def _program_kept(name: str, old: Raw, new: Raw, gpu_resource: str) -> Iterator[tuple[str, str, object, object]]:
+    where = f"containers[{name}]"
     for key in _PROGRAM:
         yield f"{where}.{key}", "it is the measurement", raw.at(old, key), raw.at(new, key)
-    env = [_own(spec, "env", lambda entry: raw.text(entry, "name").startswith(OWN_ENV)) for spec in (old, new)]
-    yield f"{where}.env {OWN_ENV}*", "gpuproof tells the workload by these what to measure, and as whom", env[0], env[1]
+    given = {raw.text(entry, "name") for entry in raw.objects(old, "env")}
+    env = [
+        _own(spec, "env", lambda entry: raw.text(entry, "name").startswith(OWN_ENV) or raw.text(entry, "name") in given)
+        for spec in (old, new)
+    ]
+    why = "gpuproof tells the workload by these what to measure, and as whom"
+    yield f"{where}.env {', '.join([f'{OWN_ENV}*', *_others(given)])}", why, env[0], env[1]
     mounts = [_own(spec, "volumeMounts", _is_own_mount) for spec in (old, new)]
     yield (
         f"{where}.volumeMounts {' and '.join(_OWN_MOUNTS)}",
@@ -52,10 +60,10 @@ def _measure_kept(old: Raw, new: Raw, gpu_resource: str) -> Iterator[tuple[str, 
         mounts[1],
     )
     for kind in ("limits", "requests"):
-        for name in dict.fromkeys([gpu_resource, *raw.mapping(old, "resources", kind)]):
-            why = f"[cluster] says how many {'GPUs' if name == gpu_resource else name} a pod gets"
-            pair = [raw.at(spec, "resources", kind, name) for spec in (old, new)]
-            yield f"{where}.resources.{kind}.{name}", why, pair[0], pair[1]
+        for resource in dict.fromkeys([gpu_resource, *raw.mapping(old, "resources", kind)]):
+            why = f"[cluster] says how many {'GPUs' if resource == gpu_resource else resource} a pod gets"
+            pair = [raw.at(spec, "resources", kind, resource) for spec in (old, new)]
+            yield f"{where}.resources.{kind}.{resource}", why, pair[0], pair[1]
 
 
 def _placement_kept(before: Raw, after: Raw) -> Iterator[tuple[str, str, object, object]]:
@@ -81,6 +89,15 @@ def _placement_kept(before: Raw, after: Raw) -> Iterator[tuple[str, str, object,
 def _named(spec: Raw, name: str) -> Raw:
     found = [entry for entry in raw.objects(spec, "containers") if raw.text(entry, "name") == name]
     return found[0] if len(found) == 1 else {}
+
+
+def _others(names: set[str]) -> list[str]:
+    return sorted(name for name in names if not name.startswith(OWN_ENV))
+
+
+def _own_volumes(spec: Raw) -> list[str]:
+    names = (raw.text(entry, "name") for entry in raw.objects(spec, "volumes"))
+    return [name for name in names if name.startswith(_OWN_VOLUMES)]
 
 
 def _own(spec: Raw, key: str, ours: Any) -> list[Raw]:

@@ -37,6 +37,9 @@ from gpuproof.profile_model import LimitTable
 RELATIVE = ("min_fraction", "max_fraction")
 BOUNDS = ("min", "max", "equals", "one_of", "expected", *RELATIVE, "unique", "uniform", "min_version")
 
+MIN_COMPARED = 2
+"""GPUs of a node: the best of one is itself, and would always be good enough."""
+
 MAX_FRACTION = 10.0
 """A ceiling of more than ten times its reference would pass a broken device, so it is taken for a slip."""
 
@@ -62,7 +65,7 @@ def read_limit(table: LimitTable, source: Source, index: int, cluster: ClusterEx
         # What a whole GPU reaches says nothing about a share of one.
         severity = Severity.RECORD_ONLY
     return Limit(
-        id=limit_id(table.check, table.name, table.at, severity),
+        id=limit_id(table.check, table.name, table.at, severity, of=table.of or ""),
         check=table.check,
         bound=bound,
         severity=severity,
@@ -81,11 +84,11 @@ def refuse_duplicates(tables: Sequence[tuple[int, LimitTable]], source: Source) 
     """Refuse two limits of one file that speak about the same number with the same severity and kind of bound."""
     seen: dict[tuple[Any, ...], int] = {}
     for index, table in tables:
-        key = (*limit_key(table), table.severity)
+        key = (*limit_key(table), table.severity, table.of)
         if key in seen:
             raise source.error(
                 ("limit", index),
-                expected="one limit for each check, metric or fact, operating point (at) and severity",
+                expected="one limit for each check, metric or fact, operating point (at), severity and reference (of)",
                 actual=f"the same as limit[{seen[key]}]: {table.check} {table.name}",
                 next_step="delete one of the two, or give them different at = { … }",
             )
@@ -258,7 +261,26 @@ class _LimitReader:
             raise self.error(name, f"a number above 0 and up to {top:g}", describe(value), f"write {example}")
         if of == "ring_ceiling":
             self._refuse_ring(cluster)
+        if of == "node_best":
+            self._refuse_node_best(name, cluster)
         return MinFraction(value, Reference(of)) if name == "min_fraction" else MaxFraction(value, Reference(of))
+
+    def _refuse_node_best(self, name: str, cluster: ClusterExpectation) -> None:
+        if self.table.per != "gpu":
+            raise self.error(
+                "per", 'per = "gpu", as node_best compares the GPUs of a node', describe(self.table.per), "correct it"
+            )
+        if name != "min_fraction":
+            raise self.error(
+                name, "min_fraction, as node_best is the largest number of a node", name, "use min_fraction"
+            )
+        if cluster.gpus_per_node < MIN_COMPARED:
+            raise self.error(
+                "of",
+                "a node of two GPUs at least, as a GPU must not be its own measure",
+                f"cluster.gpus_per_node = {cluster.gpus_per_node}",
+                'use of = "fleet_median", or an absolute min',
+            )
 
     def _refuse_ring(self, cluster: ClusterExpectation) -> None:
         if cluster.rdma is None:

@@ -16,8 +16,10 @@ from gpuproof.expectation import (
     Rdma,
     Scalar,
     Scope,
+    Service,
     State,
     Storage,
+    Telemetry,
     Waiver,
 )
 from gpuproof.limits import (
@@ -34,7 +36,7 @@ from gpuproof.limits import (
 )
 from gpuproof.profile_error import Loc, ProfileError, Source, describe, nearest
 from gpuproof.profile_limits import LimitKey, limit_key, read_limit
-from gpuproof.profile_model import CanaryTable, ClusterTable, ProfileFile, ShareTable
+from gpuproof.profile_model import CanaryTable, ClusterTable, ProfileFile, PrometheusTable, ShareTable
 
 MAX_WAIVER_DAYS = 366
 """An exception that lasts longer is a change of the profile and belongs there."""
@@ -349,3 +351,35 @@ def merge_deadlines(chain: Chain, top: Source) -> Deadlines:
             next_step="raise run_s or lower the others",
         )
     return deadlines
+
+
+def merge_telemetry(chain: Chain, top: Source) -> Telemetry | None:
+    """Return how GPU metrics are read; None where no file says it. A later file overrides single keys."""
+    values: dict[str, Any] = {}
+    for source, file in chain:
+        if file.telemetry is None:
+            continue
+        given = {key: getattr(file.telemetry, key) for key in file.telemetry.model_fields_set}
+        if file.telemetry.prometheus is not None:
+            given["prometheus"] = _prometheus(source, file.telemetry.prometheus)
+        values |= given
+    if not values:
+        return None
+    for key in Telemetry.__dataclass_fields__:
+        if key != "prometheus" and values.get(key) is None:
+            raise _absent(top, ("telemetry", key), "how GPU metrics are read, as no key of this table has a default")
+    lists = {key: tuple(values[key]) for key in ("selectors", "fields", "mig_fields")}
+    return Telemetry(**(values | lists))
+
+
+def _prometheus(source: Source, table: PrometheusTable) -> str | Service:
+    if table.url is not None and table.service is None:
+        return table.url.rstrip("/")
+    if table.service is not None and table.url is None:
+        return Service(table.service.namespace, table.service.name, table.service.port)
+    raise source.error(
+        ("telemetry", "prometheus"),
+        expected="either url or service",
+        actual="both" if table.url is not None else "neither",
+        next_step='write url = "http://…", or service = { namespace = "…", name = "…", port = 9090 }',
+    )

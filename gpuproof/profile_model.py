@@ -200,7 +200,7 @@ class LimitTable(Table):
     min_version: Annotated[dict[str, Word], Field(min_length=1)] | None = None
     by: Word | None = None
     whole_gpu: Literal[True] | None = None
-    of: Literal["ring_ceiling", "fleet_median", "baseline"] | None = None
+    of: Literal["ring_ceiling", "fleet_median", "baseline", "node_best"] | None = None
     severity: Literal["fail", "warn", "record_only"]
     provenance: ProvenanceTable
 
@@ -220,6 +220,49 @@ class StorageTable(Table):
 
 
 StorageName = Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]{0,40}[a-z0-9])?$")]
+
+
+class HttpDatasetTable(Table):
+    """`[dataset]` of objects under an http(s) address."""
+
+    source: Literal["http"]
+    url: Annotated[str, StringConstraints(pattern=r"^https?://[^/\s]+(/\S*)?$")]
+    manifest: Word
+
+
+class S3DatasetTable(Table):
+    """`[dataset]` of a bucket; whoever runs gpuproof needs the right to read it, the pods do not."""
+
+    source: Literal["s3"]
+    endpoint: Word
+    region: Word
+    bucket: Word
+    prefix: str = ""
+    expires_s: Annotated[int, Field(ge=60, le=604_800)]
+    secure: bool = True
+    manifest: Word
+
+
+class ClaimDatasetTable(Table):
+    """`[dataset]` that lies on a storage of the profile."""
+
+    source: Literal["claim"]
+    storage: Word
+    path: str = ""
+    manifest: Word
+
+
+class GeneratedDatasetTable(Table):
+    """`[dataset]` that is made up: it proves the paths and says nothing of anybody's data."""
+
+    source: Literal["generated"]
+    objects: Count
+    object_bytes: Count
+
+
+DatasetTable = Annotated[
+    HttpDatasetTable | S3DatasetTable | ClaimDatasetTable | GeneratedDatasetTable, Field(discriminator="source")
+]
 
 
 class WaiverTable(Table):
@@ -242,6 +285,38 @@ class DeadlinesTable(Table):
     run_s: Positive | None = None
 
 
+class ServiceTable(Table):
+    """`telemetry.prometheus.service`."""
+
+    namespace: Word
+    name: Word
+    port: Annotated[int, Field(ge=1, le=65535)]
+
+
+class PrometheusTable(Table):
+    """`telemetry.prometheus`: exactly one of the two."""
+
+    url: Annotated[str, StringConstraints(pattern=r"^https?://[^/\s]+")] | None = None
+    service: ServiceTable | None = None
+
+
+class TelemetryTable(Table):
+    """`[telemetry]`: how the platform's GPU metrics are found and read."""
+
+    selectors: Annotated[list[Word], Field(min_length=1)] | None = None
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    path: Annotated[str, StringConstraints(pattern=r"^/")] | None = None
+    every_s: Positive | None = None
+    deadline_s: Positive | None = None
+    max_bytes: Count | None = None
+    attempts: Count | None = None
+    ready_s: Positive | None = None
+    settle_s: Positive | None = None
+    fields: Annotated[list[Word], Field(min_length=1)] | None = None
+    mig_fields: Annotated[list[Word], Field(min_length=1)] | None = None
+    prometheus: PrometheusTable | None = None
+
+
 class ProfileFile(Table):
     """A whole profile file; what a site file leaves out comes from the file it extends."""
 
@@ -255,8 +330,10 @@ class ProfileFile(Table):
     limit: list[LimitTable] = []
     waiver: list[WaiverTable] = []
     storage: dict[StorageName, StorageTable] = {}
+    dataset: DatasetTable | None = None
     workload: dict[str, dict[str, Parameter]] = {}
     deadlines: DeadlinesTable = DeadlinesTable()
+    telemetry: TelemetryTable | None = None
 
     @property
     def each_limit(self) -> list[tuple[int, LimitTable]]:
@@ -285,7 +362,14 @@ TABLES: dict[str, type[Table]] = {
     "limit.provenance.provisional": ProvisionalTable,
     "waiver": WaiverTable,
     "storage.*": StorageTable,
+    "dataset.http": HttpDatasetTable,
+    "dataset.s3": S3DatasetTable,
+    "dataset.claim": ClaimDatasetTable,
+    "dataset.generated": GeneratedDatasetTable,
     "deadlines": DeadlinesTable,
+    "telemetry": TelemetryTable,
+    "telemetry.prometheus": PrometheusTable,
+    "telemetry.prometheus.service": ServiceTable,
 }
 """Every table by its path without array positions, to name the known keys where one is misspelt."""
 

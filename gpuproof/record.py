@@ -25,11 +25,14 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     ),
     "inventory": ("nodes", "server_version"),
     "planned": ("subjects",),
+    "baseline": ("run", "decision", "simulated", "values"),
     "job_started": ("workload", "check", "job", "namespace", "nodes", "follow_up"),
     "measurement": (
         "check", "workload", "subject", "pod", "index", "samples", "facts", "environment", "timings",
     ),
     "failure": ("check", "workload", "subject", "pod", "reason", "message", "evidence"),
+    "telemetry": ("check", "workload", "columns", "rows", "errors"),
+    "gpu_time": ("nodes",),
     "evidence": ("subject", "check", "kind", "text"),
     "verdict": (
         "check", "subject", "verdict", "required", "reason_code", "reasons", "findings", "blocked_by", "duration_s",

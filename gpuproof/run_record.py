@@ -9,6 +9,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 
 from gpuproof import __version__, describe
+from gpuproof.baseline import Baseline
 from gpuproof.catalogue import Check
 from gpuproof.cluster.port import Counters
 from gpuproof.decision import Decision, exit_code
@@ -18,6 +19,8 @@ from gpuproof.jobs import Cleanup, StartedJob, SweepRequest, Visited
 from gpuproof.plan import Plan
 from gpuproof.profile import Profile
 from gpuproof.record import Recorder
+from gpuproof.telemetry import moment
+from gpuproof.telemetry.history import GpuTime, Scrape
 from gpuproof.verdict import Judgement
 from workloads.contract import Measurement
 
@@ -70,6 +73,16 @@ class RunRecord:
         """Every question with its subject."""
         self._append("planned", subjects=[describe.planned(subject) for subject in plan.subjects])
 
+    def baseline(self, baseline: Baseline) -> None:
+        """The earlier run that limits are relative to, with the numbers taken from it."""
+        self._append(
+            "baseline",
+            run=baseline.run,
+            decision=baseline.decision,
+            simulated=baseline.simulated,
+            values=dict(baseline.values),
+        )
+
     def job(self, request: SweepRequest | None, job: StartedJob, namespace: str) -> None:
         """A Job was created."""
         self._append(
@@ -98,13 +111,13 @@ class RunRecord:
         )
 
     def observed(self, check: str, subject: str, answer: Measurement) -> None:
-        """The API's own answer, so that whoever reads the record can judge again what was judged."""
+        """What the harness itself saw from outside the pods, so that a reader can judge again what was judged."""
         self._append(
             "measurement",
             check=check,
             workload=answer.workload,
             subject=subject,
-            pod=None,
+            pod=answer.pod or None,
             index=-1,
             samples=describe.samples(answer),
             facts=dict(answer.facts),
@@ -124,6 +137,30 @@ class RunRecord:
             message=failure.message,
             evidence=list(failure.evidence),
         )
+
+    def telemetry(self, request: SweepRequest | None, scrapes: Sequence[Scrape]) -> None:
+        """What the platform's exporters told, beside the check that was running (if any)."""
+        self._append(
+            "telemetry",
+            check=request.check if request else "",
+            workload=request.workload if request else "",
+            columns=list(moment.COLUMNS),
+            rows=[list(row) for row in moment.rows(scrapes)],
+            errors=moment.errors(scrapes),
+        )
+
+    def gpu_time(self, nodes: Mapping[str, GpuTime]) -> None:
+        """GPU seconds of the run by node: watched, allocated to a pod, busy, and the gap between the last two."""
+        told = {
+            node: {
+                "watched_s": round(each.watched_s, 3),
+                "allocated_s": round(each.allocated_s, 3),
+                "busy_s": round(each.busy_s, 3),
+                "gap_s": round(each.allocated_s - each.busy_s, 3),
+            }
+            for node, each in nodes.items()
+        }
+        self._append("gpu_time", nodes=told)
 
     def log(self, check: str, subject: str, text: str) -> None:
         """The end of a container's log."""

@@ -27,6 +27,11 @@ class ClusterSubject:
     name: str = "cluster"
 
 
+@dataclass(frozen=True)
+class GangSubject(ClusterSubject):
+    """The cluster as a whole, by one pod on each of its nodes at the same time."""
+
+
 Subject = NodeSubject | ClusterSubject
 
 Answer = Measurement | JobFailure
@@ -49,6 +54,27 @@ class KillTraining(Protocol):
     """Kill a distributed training in this way (or go on elsewhere) and wait for what comes back of it."""
 
     def __call__(self, how: str, subject: ClusterSubject) -> Answer: ...
+
+
+class RunExperiment(Protocol):
+    """Run an experiment of the gang (one pod a node, all GPUs, for all network checks together); wait for its answer.
+
+    `alone` and `transport` answer for a node; `whole`, `ladder` and `localisation` for the gang.
+    """
+
+    def __call__(self, name: str, subject: Subject) -> Answer: ...
+
+
+class ReadExporter(Protocol):
+    """Read the metrics exporter of a node, beside what a pod on it saw of its GPUs."""
+
+    def __call__(self, subject: NodeSubject, seen: Answer) -> Answer: ...
+
+
+class FollowLoad(Protocol):
+    """What the node's metrics exporter told while a load of this check held its GPUs, and after it."""
+
+    def __call__(self, subject: NodeSubject, load: Answer) -> Answer: ...
 
 
 class Hold(Protocol):

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gpuproof.claims import make_claims
 from gpuproof.cluster import raw
-from gpuproof.cluster.port import CONFIG_MAPS, EVENTS, JOBS, NODES, PODS, Cluster, ClusterError
+from gpuproof.cluster.port import CONFIG_MAPS, EVENTS, JOBS, NODES, PODS, SECRETS, Cluster, ClusterError
+from gpuproof.dataset import DatasetError, handout
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.feeds import Feeds, News, SeeingClock
 from gpuproof.inventory import Inventory
@@ -82,7 +83,11 @@ class Session:
     clock: Callable[[], float]
     sources: set[str] = field(default_factory=set)
     claims: set[str] = field(default_factory=set)
+    dataset_made: bool = False
     jobs_made: int = 0
+    kept: list[str] = field(default_factory=list)
+    """Jobs of a sweep whose pods stay until the next one has ended."""
+    kept_selector: str = ""
 
 
 @dataclass
@@ -120,6 +125,8 @@ class SweepRun:
         left: tuple[str, ...] = ()
         logs: dict[str, str] = {}
         try:
+            if not self.request.shape.beside:
+                left = self._release()
             self.state.tick(self.seen.now)
             self._hand_out()
             if self.state.open_nodes and not self.stop.is_set():
@@ -130,10 +137,14 @@ class SweepRun:
                 self._take(self.feeds.waiting())  # what has arrived before the interrupt still counts
                 self.state.give_up(JobFailure(Reason.INTERRUPTED, "the run was interrupted before this was known"))
             self._hand_out()
+            self._hand_out_held_back()
             logs = self._logs()
         finally:
             self.feeds.close()
-            left = self._delete_jobs()
+            if self.request.shape.kept and not self.stop.is_set():
+                self.session.kept, self.session.kept_selector = list(self.jobs), self._selector()
+            else:
+                left += self._delete(self.jobs) + self._release()
             self.feeds.join()
             self.session.inventory = self.board.inventory()
         after = self.cluster.counters
@@ -198,15 +209,54 @@ class SweepRun:
     def _hand_out(self) -> None:
         for result in self.state.drain():
             self.results.append(result)
-            wanted = self.on_result(result)
-            failed = isinstance(result, NotVisited) and result.failure.reason in _WITH_LOG
-            if (wanted or failed) and result.pod and len(self.log_wanted) < MAX_LOGS:
-                self.log_wanted[result.node] = result.pod
+            if not self.request.shape.beside:
+                self._give(result)
+
+    def _give(self, result: Result) -> None:
+        wanted = self.on_result(result)
+        failed = isinstance(result, NotVisited) and result.failure.reason in _WITH_LOG
+        if (wanted or failed) and result.pod and len(self.log_wanted) < MAX_LOGS:
+            self.log_wanted[result.node] = result.pod
+
+    def _hand_out_held_back(self) -> None:
+        """A pod that was to run beside another counts only where that one is still there, now that it has measured."""
+        if not self.request.shape.beside:
+            return
+        neighbours = self._neighbours()
+        self.results = [self._checked(result, neighbours) for result in self.results]
+        for result in self.results:
+            self._give(result)
+
+    def _checked(self, result: Result, neighbours: Collection[str]) -> Result:
+        if isinstance(result, NotVisited) or result.node in neighbours:
+            return result
+        said = "the pod beside which this one was to measure was no longer there; run again"
+        return NotVisited(result.node, result.pod, JobFailure(Reason.POD_DELETED, said))
+
+    def _neighbours(self) -> Collection[str]:
+        """Nodes on which a kept pod runs and is not being deleted; none where nobody can say."""
+        if not self.session.kept:
+            return ()
+        try:
+            listing = self.cluster.list_objects(
+                PODS, namespace=self.renderer.namespace, label_selector=self.session.kept_selector
+            )
+        except ClusterError:
+            return ()
+        running = (pod for pod in listing.items if raw.text(pod, "status", "phase") == "Running")
+        return {raw.text(p, "spec", "nodeName") for p in running if not raw.text(p, "metadata", "deletionTimestamp")}
 
     def _prepare(self) -> None:
         workload, namespace = self.request.workload, self.renderer.namespace
         try:
             make_claims(self.cluster, self.renderer, self.request.shape.claims, self.session.claims)
+            if self.request.dataset is not None and not self.session.dataset_made:
+                objects = handout(self.request.dataset, self.renderer.run_id)
+                self.cluster.create(SECRETS, self.renderer.dataset(objects), namespace=namespace)
+                self.session.dataset_made = True
+        except DatasetError as error:
+            self.state.give_up(JobFailure(Reason.HARNESS_ERROR, str(error)))
+            return
         except ClusterError as error:
             self.state.give_up(JobFailure(error.reason, error.message))
             return
@@ -299,9 +349,14 @@ class SweepRun:
                 logs[node] = f"(no log: {error.message})"
         return logs
 
-    def _delete_jobs(self) -> tuple[str, ...]:
+    def _release(self) -> tuple[str, ...]:
+        """Let go of the pods that an earlier sweep has left for this one."""
+        kept, self.session.kept = self.session.kept, []
+        return self._delete(kept)
+
+    def _delete(self, jobs: Iterable[str]) -> tuple[str, ...]:
         left = []
-        for name in self.jobs:
+        for name in jobs:
             try:
                 self.cluster.delete(JOBS, name, namespace=self.renderer.namespace)
             except ClusterError as error:

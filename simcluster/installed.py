@@ -12,6 +12,8 @@ from simcluster.topology import Pool, Topology, node_names
 
 OPERATOR_NAMESPACE = "gpu-operator"
 STORE_NAMESPACE = "simcluster"
+MONITORING_NAMESPACE = "monitoring"
+DEFAULT_INTERVAL_MS = 500
 OBJECT_STORE_PORT = 9000
 _EXPORTER = "nvidia-dcgm-exporter"
 
@@ -21,7 +23,9 @@ async def install(client: Client, topology: Topology) -> None:
     if topology.dcgm and all(pool.mode == "full" for pool in topology.pools if pool.gpu is not None):
         await ensure_namespace(client, OPERATOR_NAMESPACE)
         await client.create("services", exporter_service(), OPERATOR_NAMESPACE)
-        await client.create("daemonsets.apps", exporter(), OPERATOR_NAMESPACE)
+        await client.create("daemonsets.apps", exporter(topology.dcgm_interval_ms), OPERATOR_NAMESPACE)
+        if topology.second_exporter:
+            await _install_second_exporter(client, topology.second_exporter)
     if topology.object_store:
         await ensure_namespace(client, STORE_NAMESPACE)
         for resource, obj in object_store():
@@ -66,14 +70,28 @@ def exporter_service() -> Object:
     }
 
 
-def exporter() -> Object:
+async def _install_second_exporter(client: Client, node: str) -> None:
+    """Somebody else's exporter on one node, beside the operator's."""
+    await ensure_namespace(client, MONITORING_NAMESPACE)
+    labels = {"app.kubernetes.io/name": "dcgm-exporter"}
+    spec = {**exporter(DEFAULT_INTERVAL_MS)["spec"]["template"]["spec"], "nodeName": node}
+    metadata = {"name": f"dcgm-exporter-{node}", "namespace": MONITORING_NAMESPACE, "labels": labels}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    await client.create("pods", pod, MONITORING_NAMESPACE)
+
+
+def exporter(interval_ms: int) -> Object:
     """The metrics exporter on each GPU node, where the GPU operator's own names put it."""
     host = {"state": "/run/simcluster", "pod-resources": "/var/lib/kubelet/pod-resources"}
     container = {
         "name": _EXPORTER,
         "image": EXPORTER_IMAGE,
         "command": ["dcgm-exporter"],
-        "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+        "env": [
+            {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+            {"name": "DCGM_EXPORTER_INTERVAL", "value": str(interval_ms)},
+        ],
+        "readinessProbe": {"httpGet": {"path": "/health", "port": 9400}, "periodSeconds": 1},
         "ports": [{"name": "metrics", "containerPort": 9400}],
         "volumeMounts": [
             {"name": name, "mountPath": "/host/gpu" if name == "state" else path, "readOnly": True}

@@ -55,6 +55,7 @@ class GpuModel(_Strict):
     """The GPUs of a pool's nodes. `model` (H100, H200, B200, A100, L40S) fills in what is not given.
 
     `memory_mib` is what the driver reports, not the marketing number; `name` is what nvidia-smi calls it.
+    `nvlinks` is a GPU's number of NVLinks, `nvlink_mb_s` what one claims in MB/s; `fabric`: they end in NVSwitches.
     """
 
     model: str = ""
@@ -70,6 +71,9 @@ class GpuModel(_Strict):
     power_w: _Positive = 700
     sm_clock_mhz: _Positive = 1980
     mem_clock_mhz: _Positive = 2619
+    nvlinks: Annotated[int, Field(ge=0, le=18)] = 4
+    nvlink_mb_s: _Positive = 25000
+    fabric: bool = True
     mig_capable: bool = False
     mig: Mig | None = None
     time_slicing: TimeSlicing | None = None
@@ -142,12 +146,15 @@ class Pool(_Strict):
 
 
 class Topology(_Strict):
-    """A whole cluster's nodes, besides the control plane's one; `dcgm` installs the metrics exporter,
-    `object_store` an HTTP store that pods reach as object-store.simcluster.svc."""
+    """A whole cluster's nodes, besides the control plane's one; `dcgm` installs the metrics exporter, which looks at
+    its GPUs every `dcgm_interval_ms`, `second_exporter` one more on that node, `object_store` an HTTP store that pods
+    reach as object-store.simcluster.svc."""
 
     name: str
     control_plane: bool = True
     dcgm: bool = False
+    dcgm_interval_ms: _Positive = 500
+    second_exporter: str = ""
     object_store: bool = False
     pools: list[Pool]
 

@@ -1,13 +1,13 @@
 """Is every GPU of this pod usable, not just listed? Opens each through the driver, computes on it, checks the answers.
 
-Per GPU: context, a memory pass (random bytes written, held, read back), and a float32 matrix product on fresh random
-data against a float64 reference. With `device = "cpu"` (the simulated cluster) torch multiplies on the CPU, but the
-operands and the product still travel through the device's memory, so that a device which corrupts data is seen.
+Per GPU: context, kernels, streams with pinned memory, a pattern over the asked share of its memory, copies from every
+peer, and products of fresh random matrices in each number format against a float64 reference. With `device = "cpu"`
+(the simulated cluster) torch multiplies on the CPU, but the operands and the product still travel through the device's
+memory, so that a device which corrupts data is seen.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any, Dict, List, Tuple
 
@@ -22,8 +22,13 @@ from workloads.contract import (
     parameters,
 )
 from workloads.cuda_driver import Context, CudaError, Driver
+from workloads.cuda_errors import code_in, explained
+from workloads.cuda_memory import pattern, peer_copy, two_streams
+from workloads.gemm import max_relative_error, on_cpu, on_device, operands
+from workloads.nvml import Nvml, NvmlError
+from workloads.nvml_links import fabric_state
 
-PARAMETERS = ("matrix_size", "memory_mib")
+PARAMETERS = ("matrix_size", "dtypes", "memory_fraction")
 NONE = "none"
 
 
@@ -33,7 +38,7 @@ def measure() -> Measurement:
     options = parameters()
     samples: List[Sample] = []
     errors: List[str] = []
-    facts: Dict[str, Fact] = {}
+    facts: Dict[str, Fact] = {"fabric_state": fabric_states()}
     environment = {
         "python": sys.version.split()[0],
         "torch": str(torch.__version__),
@@ -45,17 +50,21 @@ def measure() -> Measurement:
         count = driver.device_count()
         facts["gpu_names"] = [driver.device_name(gpu) for gpu in range(count)]
     except CudaError as error:
-        errors.append(str(error))
+        errors.append(explained(str(error), error.code))
         count = 0
-    usable = 0
+    usable = []
     for gpu in range(count):
         found, error_text = try_gpu(driver, torch, gpu, options)
         samples += found
         errors += [] if error_text == NONE else ["gpu %d: %s" % (gpu, error_text)]
-        usable += error_text == NONE
+        usable += [gpu] if error_text == NONE else []
         print("gpu %d: %s" % (gpu, "usable" if error_text == NONE else error_text), flush=True)
+    for gpu in usable:
+        found, texts = try_peers(driver, gpu, usable)
+        samples += found
+        errors += texts
     samples.append(Sample("gpus_cuda", float(count), "count"))
-    samples.append(Sample("gpus_usable", float(usable), "count"))
+    samples.append(Sample("gpus_usable", float(len(usable)), "count"))
     facts["cuda_error"] = list(dict.fromkeys(errors)) or [NONE]
     return Measurement("cuda_runtime", world_size=1, hosts=1, samples=tuple(samples), facts=facts,
                        environment=environment, **identity())  # fmt: skip
@@ -66,54 +75,71 @@ def try_gpu(driver: Driver, torch: Any, gpu: int, options: Dict[str, Any]) -> Tu
     samples: List[Sample] = []
     try:
         with driver.open(gpu) as context:
-            samples += memory_pass(context, gpu, int(options["memory_mib"]), driver.total_memory_bytes(gpu))
-            samples += matrix_product(context, torch, gpu, int(options["matrix_size"]), str(options["device"]))
+            samples.append(two_streams(driver, gpu))
+            samples += pattern(driver, context, gpu, float(options["memory_fraction"]))
+            for dtype in options["dtypes"]:
+                samples.append(product(context, torch, gpu, str(dtype), options))
     except CudaError as error:
-        return samples, str(error)
+        return samples, explained(str(error), error.code)
     except RuntimeError as error:  # torch raises it for every CUDA failure
-        return samples, "torch: " + " ".join(str(error).split())[:200]
+        text = " ".join(str(error).split())[:200]
+        return samples, explained("torch: " + text, code_in(text))
     return samples, NONE
 
 
-def memory_pass(context: Context, gpu: int, mib: int, total_bytes: int) -> List[Sample]:
-    """Random bytes written to `mib` MiB of device memory, all held at once, read back and compared."""
-    chunk = 16 << 20
-    sizes = [min(chunk, (mib << 20) - start) for start in range(0, mib << 20, chunk)]
-    wrong, tested = context.hold_pattern([os.urandom(size) for size in sizes])
+def try_peers(driver: Driver, gpu: int, usable: List[int]) -> Tuple[List[Sample], List[str]]:
+    """Copies to one GPU from every other usable one: the samples, and the errors by pair."""
+    errors: List[str] = []
+    reachable = wrong = 0
+    for peer in usable:
+        if peer == gpu:
+            continue
+        try:
+            direct, bad = peer_copy(driver, gpu, peer)
+        except CudaError as error:
+            errors.append("gpu %d from gpu %d: %s" % (gpu, peer, explained(str(error), error.code)))
+            continue
+        reachable += direct
+        wrong += bad
     at = {"gpu": gpu}
-    return [
-        Sample("memory_wrong_bytes", float(wrong), "B", at),
-        Sample("memory_tested", float(tested), "B", at),
-        Sample("memory_tested_fraction", tested / total_bytes if total_bytes else float("nan"), "1", at),
-    ]
+    count, size = float(reachable), float(wrong)
+    return [Sample("peers_reachable", count, "count", at), Sample("peer_wrong_bytes", size, "B", at)], errors
 
 
-def matrix_product(context: Context, torch: Any, gpu: int, n: int, device: str) -> List[Sample]:
-    """The largest error of an n x n float32 product, relative to |A||B|, against the same product in float64.
-
-    That scale makes the published bound n*u/(1 - n*u), u = 2**-24, hold for every element whatever the order of
-    summation (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.5).
-    """
-    generator = torch.Generator().manual_seed(int.from_bytes(os.urandom(7), "little"))
-    a = torch.rand(n, n, generator=generator) - 0.5
-    b = torch.rand(n, n, generator=generator) - 0.5
+def product(context: Context, torch: Any, gpu: int, dtype: str, options: Dict[str, Any]) -> Sample:
+    """The largest error of an n x n product in `dtype`, relative to |A||B|, against the same product in float64."""
+    n, device = int(options["matrix_size"]), str(options["device"])
+    a, b = operands(torch, dtype, n)
     if device == "cuda":
-        torch.backends.cuda.matmul.allow_tf32 = False
-        c = (a.to("cuda:%d" % gpu) @ b.to("cuda:%d" % gpu)).cpu()
+        c = on_device(torch, dtype, gpu, a, b)()
     elif device == "cpu":
-        c = through(context, torch, through(context, torch, a) @ through(context, torch, b))
+        c = through(
+            context, torch, on_cpu(torch, dtype, through(context, torch, a), through(context, torch, b)).float()
+        )
     else:
         could_not('parameter device is %r, expected "cuda" or "cpu"' % device)
-    reference = a.double() @ b.double()
-    scale = a.double().abs() @ b.double().abs()
-    error = ((c.double() - reference).abs() / scale).max().item()
-    return [Sample("gemm_max_relative_error", float(error), "1", {"gpu": gpu, "dtype": "float32", "n": n})]
+    error = max_relative_error(a, b, c)
+    return Sample("gemm_max_relative_error", error, "1", {"gpu": gpu, "dtype": dtype, "n": n})
 
 
 def through(context: Context, torch: Any, matrix: Any) -> Any:
     """The matrix as the device's memory gives it back."""
-    back = bytearray(context.round_trip(matrix.numpy().tobytes()))
+    back = bytearray(context.round_trip(matrix.contiguous().numpy().tobytes()))
     return torch.frombuffer(back, dtype=matrix.dtype).reshape(matrix.shape)
+
+
+def fabric_states() -> List[Any]:
+    """Each GPU's state in the NVSwitch fabric, in NVML's order; "not reported" where the driver has no such reading."""
+    try:
+        states = [fabric_state(device) for device in Nvml().devices()]
+    except NvmlError as error:
+        return [str(error)]
+    return ["not reported" if state is None else fabric_word(*state) for state in states]
+
+
+def fabric_word(state: str, status: int) -> str:
+    """The state, with NVML's code behind it where the registration ended with an error."""
+    return state if status == 0 else "%s, status %d" % (state, status)
 
 
 def import_torch() -> Any:

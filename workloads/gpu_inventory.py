@@ -69,6 +69,12 @@ def table_of(written: str, error: str) -> Tuple[List[Row], str]:
     return rows, error
 
 
+def list_gpus(timeout_s: float) -> Tuple[List[Row], str]:
+    """One row a GPU that nvidia-smi lists, and a word for what went wrong ("none" where nothing did)."""
+    query = ("--query-gpu=" + ",".join(COLUMNS), "--format=csv")
+    return table_of(*ask_nvidia_smi(*query, timeout_s=timeout_s))
+
+
 def count_pci(folder: str = PCI_DEVICES) -> Optional[int]:
     """NVIDIA display controllers on the node's PCI bus, virtual functions left out; None where the bus is not shown."""
     if not Path(folder).is_dir():
@@ -131,8 +137,7 @@ def facts_of(rows: Sequence[Row], slices: Sequence[Slice], error: str) -> Dict[s
 def measure() -> Measurement:
     """One look at the GPUs that this pod was given, and at the versions of what it would use them with."""
     timeout_s = float(parameters().get("nvidia_smi_timeout_s", 30))
-    query = ("--query-gpu=" + ",".join(COLUMNS), "--format=csv")
-    rows, error = table_of(*ask_nvidia_smi(*query, timeout_s=timeout_s))
+    rows, error = list_gpus(timeout_s)
     slices: List[Slice] = []
     if any(row.get(MIG) == "Enabled" for row in rows):
         listing, listing_error = ask_nvidia_smi("-L", timeout_s=timeout_s)

@@ -12,7 +12,9 @@ def test_every_gpu_computes_correctly(node: NodeSubject, run_workload: RunWorklo
     Why: a GPU that is listed can still refuse every program, and one that answers can answer wrongly.
 
     Given: a pod that holds all GPUs of the node.
-    When: workloads/cuda_runtime.py opens each, fills and reads back its memory, and multiplies fresh random matrices.
-    Then: every GPU goes through, no byte of memory is wrong, and the product agrees with a float64 reference.
+    When: workloads/cuda_runtime.py opens each, runs kernels and streams, fills most of its memory and reads it back,
+        copies from every peer, and multiplies fresh random matrices in each number format.
+    Then: every GPU goes through and has joined the fabric, no byte is wrong, every peer is reached, and each product
+        agrees with a float64 reference.
     """
     hold(run_workload("cuda_runtime", node))

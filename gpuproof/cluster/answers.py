@@ -34,8 +34,8 @@ class Answer:
         self.headers: Mapping[str, str] = response.headers
         self.generation = generation
 
-    def body(self, deadline_s: float) -> bytes:
-        """All of it; `ClusterError` when it breaks off or takes longer than `deadline_s`."""
+    def body(self, deadline_s: float, max_bytes: int | None = None) -> bytes:
+        """All of it; `ClusterError` when it breaks off, or goes on beyond `deadline_s` or `max_bytes`."""
         late = threading.Event()
 
         def end() -> None:
@@ -51,6 +51,9 @@ class Answer:
             for chunk in self._response.stream(_CHUNK_BYTES):
                 self._count(len(chunk))
                 content += chunk
+                if max_bytes is not None and len(content) > max_bytes:
+                    self.close()
+                    raise ClusterError(Reason.HARNESS_ERROR, f"the answer is longer than {max_bytes} bytes")
         except _BROKEN as error:
             self.close()
             said = "takes too long" if late.is_set() else f"broke off: {error}"

@@ -22,7 +22,7 @@ from gpuproof.cluster import deadlines, raw
 from gpuproof.cluster.answers import Answer, error_of
 from gpuproof.cluster.backoff import RETRIED_STATUSES, Backoff, Outage, Patience
 from gpuproof.cluster.lists import an_object, listed
-from gpuproof.cluster.port import ClusterError, Counters, Listing, Resource, Watch
+from gpuproof.cluster.port import ClusterError, Counters, Listing, Page, Resource, Watch
 from gpuproof.cluster.watching import ResumingWatch
 from gpuproof.failure import Reason
 
@@ -93,6 +93,12 @@ class KubeCluster:
         """Create it; see the port for lost answers."""
         path = resource.path(namespace)
         return an_object(self._json("POST", path, body=body), "POST " + path)
+
+    def annotate(self, resource: Resource, name: str, annotations: Mapping[str, str], *, namespace: str) -> raw.Raw:
+        """By a merge patch, which may be repeated as often as need be."""
+        path = resource.path(namespace, name)
+        body = {"metadata": {"annotations": dict(annotations)}}
+        return an_object(self._json("PATCH", path, body=body), "PATCH " + path)
 
     def delete(
         self, resource: Resource, name: str, *, namespace: str | None = None, grace_s: int | None = None
@@ -192,6 +198,26 @@ class KubeCluster:
         query = [("container", container), ("follow", "true"), ("timestamps", "true")]
         return self._open_stream(path, [*query, ("sinceTime", since)] if since else query)
 
+    def proxy_get(
+        self,
+        resource: Resource,
+        name: str,
+        port: int,
+        path: str,
+        *,
+        namespace: str,
+        accept: str,
+        deadline_s: float,
+        max_bytes: int,
+        query: Query = (),
+    ) -> Page:
+        """See the port. A 502 or 503 that the API server makes in the pod's place is a status like any other."""
+        target = resource.path(namespace, f"{name}:{port}", "proxy") + path
+        until = time.monotonic() + deadline_s
+        answer = self._send("GET", target, query, None, read_s=deadline_s, accept=accept)
+        body = answer.body(until - time.monotonic(), max_bytes)
+        return Page(answer.status, answer.headers.get("Content-Type", ""), body)
+
     def may(self, verb: str, resource: Resource, *, namespace: str | None = None) -> bool:
         """Ask the API server itself (SelfSubjectAccessReview)."""
         group = resource.prefix.split("/")[1] if resource.prefix.startswith("apis/") else ""
@@ -263,13 +289,22 @@ class KubeCluster:
             if not backoff.wait(failure.retry_after_s, answered=failure.answered):
                 raise failure
 
-    def _send(self, method: str, path: str, query: Query, body: Mapping[str, Any] | None, *, read_s: float) -> Answer:
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        body: Mapping[str, Any] | None,
+        *,
+        read_s: float,
+        accept: str = "application/json",
+    ) -> Answer:
         with self._lock:
             self._requests += 1
         api, generation = self._credentials.current()
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": accept}
         if body is not None:
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = "application/merge-patch+json" if method == "PATCH" else "application/json"
         try:
             sent = api.param_serialize(
                 method, path, query_params=list(query), header_params=headers, body=body, auth_settings=["BearerToken"]

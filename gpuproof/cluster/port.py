@@ -58,6 +58,7 @@ PODS = Resource("api/v1", "pods")
 EVENTS = Resource("api/v1", "events")
 CONFIG_MAPS = Resource("api/v1", "configmaps")
 SERVICES = Resource("api/v1", "services")
+SECRETS = Resource("api/v1", "secrets")
 CLAIMS = Resource("api/v1", "persistentvolumeclaims")
 JOBS = Resource("apis/batch/v1", "jobs")
 
@@ -84,6 +85,15 @@ class Counters:
 
     requests: int
     bytes_received: int
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a pod's or Service's own HTTP server answered through the API: any status, and the whole body."""
+
+    status: int
+    content_type: str
+    body: bytes
 
 
 class Watch(Protocol):
@@ -142,6 +152,10 @@ class Cluster(Protocol):
         """Create it; a repeated attempt after a lost answer that finds it there counts as done."""
         ...
 
+    def annotate(self, resource: Resource, name: str, annotations: Mapping[str, str], *, namespace: str) -> Raw:
+        """Set annotations of an object and leave all else as it is."""
+        ...
+
     def delete(self, resource: Resource, name: str, *, namespace: str | None = None, grace_s: int | None = None) -> Raw:
         """Delete it and what it owns, in the background; an absent object is no error and answers {}."""
         ...
@@ -178,6 +192,25 @@ class Cluster(Protocol):
         ...
 
     def read_log(self, namespace: str, pod: str, container: str, *, tail_lines: int, limit_bytes: int) -> str: ...
+
+    def proxy_get(
+        self,
+        resource: Resource,
+        name: str,
+        port: int,
+        path: str,
+        *,
+        namespace: str,
+        accept: str,
+        deadline_s: float,
+        max_bytes: int,
+        query: Sequence[tuple[str, str]] = (),
+    ) -> Page:
+        """One GET to a pod (`PODS`) or Service (`SERVICES`) by the API's proxy; asked once, never again.
+
+        `ClusterError` where no whole answer came within `deadline_s` in all, or where it is longer than `max_bytes`.
+        """
+        ...
 
     def may(self, verb: str, resource: Resource, *, namespace: str | None = None) -> bool:
         """Whether the credentials may do this (SelfSubjectAccessReview)."""

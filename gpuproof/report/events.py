@@ -55,6 +55,7 @@ class ClusterFacts(Facts):
     """What was tested; `simulated` unknown counts as unknown, never as real."""
 
     name: str = "unknown"
+    uid: str = ""
     server_version: str = ""
     simulated: bool | None = None
 
@@ -136,6 +137,12 @@ class NodeFacts(Facts):
     product: str | None = None
     driver: str | None = None
     problem: str | None = None
+    labels: Mapping[str, str] = Field(default_factory=dict, exclude=True)
+
+    @property
+    def hostname(self) -> str | None:
+        """What `kubernetes.io/hostname` says, by which a pod is put on this node."""
+        return self.labels.get("kubernetes.io/hostname")
 
 
 class InventoryLine(Line):
@@ -159,6 +166,16 @@ class PlannedLine(Line):
 
     event: Literal["planned"]
     subjects: tuple[PlannedFacts, ...] = ()
+
+
+class BaselineLine(Line):
+    """The earlier run that limits are relative to, and by limit id the number taken from it."""
+
+    event: Literal["baseline"]
+    run: str = "unknown"
+    decision: str = ""
+    simulated: bool | None = None
+    values: Mapping[str, float] = Field(default_factory=dict)
 
 
 class JobStarted(Line):
@@ -248,6 +265,33 @@ class VerdictLine(Line):
     duration_s: float | None = None
 
 
+class TelemetryLine(Line):
+    """What the platform's own exporters told of the GPUs while `check` was running ("" for none): a row a GPU."""
+
+    event: Literal["telemetry"]
+    check: str = ""
+    workload: str = ""
+    columns: Texts = ()
+    rows: tuple[tuple[Value, ...], ...] = ()
+    errors: Mapping[str, str] = Field(default_factory=dict)
+
+
+class GpuTimeFacts(Facts):
+    """GPU seconds of one node over the run, by the platform's own telemetry."""
+
+    watched_s: float = 0.0
+    allocated_s: float = 0.0
+    busy_s: float = 0.0
+    gap_s: float = 0.0
+
+
+class GpuTimeLine(Line):
+    """GPU time allocated and busy, by node."""
+
+    event: Literal["gpu_time"]
+    nodes: Mapping[str, GpuTimeFacts] = Field(default_factory=dict)
+
+
 class InterruptedLine(Line):
     """A signal stopped the run."""
 
@@ -297,11 +341,14 @@ LINES: Mapping[str, type[Line]] = {
     "run_started": RunStarted,
     "inventory": InventoryLine,
     "planned": PlannedLine,
+    "baseline": BaselineLine,
     "job_started": JobStarted,
     "measurement": MeasurementLine,
     "failure": FailureLine,
     "evidence": EvidenceLine,
     "verdict": VerdictLine,
+    "telemetry": TelemetryLine,
+    "gpu_time": GpuTimeLine,
     "interrupted": InterruptedLine,
     "resumed": ResumedLine,
     "cleanup": CleanupLine,

@@ -11,25 +11,22 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from simcluster.api.port import AdmissionHook, ApiError, Client, Object
-from simcluster.faults import file, outages
+from simcluster.faults import exposure, file, outages
 from simcluster.faults.admission import CapJobRetries, ForbidJobPods, LimitGpuMemory, PatchSource
 from simcluster.node.context import GPU_RESOURCE, Site
 from simcluster.node.kubelet import NodeKubelet
+from simcluster.objectstore import ObjectStore
 from simcluster.topology import Topology
 
 _log = logging.getLogger(__name__)
-_NODE_INFO = {
-    "kernel_version": "kernelVersion",
-    "container_runtime": "containerRuntimeVersion",
-    "kubelet_version": "kubeletVersion",
-    "os_image": "osImage",
-}
 
 
 class Target(Protocol):
     """What the engine may touch of a cluster."""
 
     kubelets: dict[str, NodeKubelet]
+
+    objects: ObjectStore
 
     @property
     def site(self) -> Site: ...
@@ -49,9 +46,15 @@ class FaultEngine:
 
     def shape(self, topology: Topology) -> Topology:
         """The topology with the faults that concern which nodes exist."""
-        if any(isinstance(action, file.RemoveGpuNodes) for action in self._actions_at_start()):
-            return topology.model_copy(update={"pools": [pool for pool in topology.pools if pool.gpu is None]})
-        return topology
+        changes: dict[str, object] = {}
+        for action in self._actions_at_start():
+            if isinstance(action, file.RemoveGpuNodes):
+                changes["pools"] = [pool for pool in topology.pools if pool.gpu is None]
+            elif isinstance(action, file.SecondExporter):
+                changes["second_exporter"] = action.node
+            elif isinstance(action, file.SetExporterInterval):
+                changes["dcgm_interval_ms"] = action.interval_ms
+        return topology.model_copy(update=changes)
 
     def hooks(self) -> list[AdmissionHook]:
         """Admission hooks for the API server."""
@@ -94,28 +97,45 @@ class FaultEngine:
             target.site.on_running.append(self._on_running)
 
     def _on_running(self, node: str, pod: Object, container: str) -> None:
-        del pod
+        labels = pod["metadata"].get("labels") or {}
         for fault in list(self._waiting):
             when = fault.at
-            if isinstance(when, file.When) and when.node in (node, file.EVERY_NODE) and when.container == container:
+            if not isinstance(when, file.When) or when.node not in (node, file.EVERY_NODE):
+                continue
+            if when.container == container and when.labels.items() <= labels.items():
                 self._waiting.remove(fault)
                 _log.info("fault %s strikes: %s runs on %s", fault.id, container, node)
-                if self._target is not None:
-                    for action in fault.action:
-                        self._strike(action, self._target)
+                if when.after_s:
+                    self._spawn(self._strike_later(fault, when.after_s))
+                else:
+                    self._strike_all(fault)
+
+    async def _strike_later(self, fault: file.Fault, after_s: float) -> None:
+        if self._target is not None:
+            await asyncio.sleep(self._target.site.timing.s(after_s))
+            self._strike_all(fault)
+
+    def _strike_all(self, fault: file.Fault) -> None:
+        if self._target is not None:
+            for action in fault.action:
+                self._strike(action, self._target)
 
     def _strike(self, action: file.Action, target: Target) -> None:
         if isinstance(action, file.TroubleStorage):
             target.site.claims.trouble(action.storage_class, action.settings, action.node)
-        if isinstance(action, file.TroubleStorage) or not hasattr(action, "node"):
+        if isinstance(action, file.TroubleObjectStore):
+            target.objects.trouble(action.node, action.settings)
+        if isinstance(action, file.TroubleStorage | file.TroubleObjectStore | file.SecondExporter) or not hasattr(
+            action, "node"
+        ):
             return
         for kubelet in _chosen(target.kubelets, action.node):
             if isinstance(action, outages.Outage):
                 self._spawn(outages.carry_out(kubelet, action))
-            elif isinstance(action, file.ChangeSystem | file.ChangeImage):
-                _change_software(kubelet, action)
-            elif isinstance(action, file.RemoveBoard):
-                _remove_board(kubelet, action.gpu)
+            elif isinstance(action, file.LimitPair):
+                self._spawn(outages.limit_pair(kubelet, target.kubelets[action.other], action.mbit))
+            elif isinstance(action, exposure.Exposure):
+                exposure.expose(kubelet.node, action)
             elif isinstance(action, file.VanishNode):
                 self._spawn(_vanish(kubelet))
             else:
@@ -152,6 +172,7 @@ def _alter(kubelet: NodeKubelet, action: file.Action) -> None:
             _set_driver(kubelet, action.version)
         case file.RejectPods():
             node.troubles.reject_reason, node.troubles.reject_message = action.reason, action.message
+            node.troubles.reject_labels = dict(action.labels)
         case file.BreakSandbox():
             node.troubles.sandbox_error = action.message
         case file.SilentKubelet():
@@ -161,7 +182,19 @@ def _alter(kubelet: NodeKubelet, action: file.Action) -> None:
         case file.TruncateMessages():
             node.troubles.message_limit = action.keep_bytes
         case _:
-            raise TypeError(f"no node can carry out {action.do}")
+            _alter_exporter(kubelet, action)
+
+
+def _alter_exporter(kubelet: NodeKubelet, action: file.Action) -> None:
+    node = kubelet.node
+    if isinstance(action, file.RemoveExporter):
+        node.labels["nvidia.com/gpu.deploy.dcgm-exporter"] = "false"
+        return
+    if not isinstance(action, file.TroubleExporter):
+        raise TypeError(f"no node can carry out {action.do}")
+    place = node.directory / "host/run/simcluster/exporter"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(action.lines(), encoding="utf-8")
 
 
 def _break(kubelet: NodeKubelet, action: file.BreakGpu) -> None:
@@ -174,24 +207,8 @@ def _break(kubelet: NodeKubelet, action: file.BreakGpu) -> None:
         context_error=action.context_error,
         compute_error=action.compute_error,
         flips_bits=action.flips_bits,
+        hangs=action.hangs,
     )
-
-
-def _change_software(kubelet: NodeKubelet, action: file.ChangeSystem | file.ChangeImage) -> None:
-    node = kubelet.node
-    if isinstance(action, file.ChangeImage):
-        node.images.carried.setdefault(action.image, {}).update(action.env)
-        return
-    node.system |= {_NODE_INFO[key]: value for key, value in action if key in _NODE_INFO and value is not None}
-
-
-def _remove_board(kubelet: NodeKubelet, index: int) -> None:
-    node = kubelet.node
-    if node.gpus is None:
-        return
-    node.gpus.remove_board(index)
-    node.devices.units |= node.gpus.units()
-    node.labels["nvidia.com/gpu.count"] = str(len(node.gpus.gpus))
 
 
 def _set_driver(kubelet: NodeKubelet, version: str) -> None:

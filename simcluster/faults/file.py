@@ -9,12 +9,14 @@ import tomllib
 from collections.abc import Collection, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from simcluster.faults.exposure import Exposure
 from simcluster.faults.outages import Outage
 from simcluster.hardware.storage import Settings
+from simcluster.objectstore import Trouble
 
 _FOLDER = Path(__file__).resolve().parent
 EVERY_NODE = "*"
@@ -46,6 +48,7 @@ class BreakGpu(_Strict):
     context_error: int = 0
     compute_error: int = 0
     flips_bits: bool = False
+    hangs: bool = False
 
 
 class HideGpus(_Strict):
@@ -64,39 +67,12 @@ class SetDriver(_Strict):
     version: str
 
 
-class ChangeSystem(_Strict):
-    """A node runs another kernel, container runtime, kubelet or system image than its pool."""
-
-    do: Literal["change-system"]
-    node: str
-    kernel_version: str | None = None
-    container_runtime: str | None = None
-    kubelet_version: str | None = None
-    os_image: str | None = None
-
-
-class RemoveBoard(_Strict):
-    """A GPU is not enumerated at boot: bus, driver, device plugin and labels agree that it is not there."""
-
-    do: Literal["remove-board"]
-    node: str
-    gpu: int
-
-
-class ChangeImage(_Strict):
-    """A node has an older copy of an image under the same name: what it sets in the environment differs."""
-
-    do: Literal["change-image"]
-    node: str
-    image: str
-    env: dict[str, str]
-
-
 class RejectPods(_Strict):
-    """The kubelet refuses each pod at admission."""
+    """The kubelet refuses each pod at admission, or those that carry these labels."""
 
     do: Literal["reject-pods"]
     node: str
+    labels: dict[str, str] = {}
     reason: str
     message: str
 
@@ -160,6 +136,15 @@ class TruncateMessages(_Strict):
     keep_bytes: Annotated[int, Field(ge=0)]
 
 
+class LimitPair(_Strict):
+    """On the RDMA network two nodes reach each other, and nobody else, at `mbit` only: one bad path of many."""
+
+    do: Literal["limit-pair"]
+    node: str
+    other: str
+    mbit: Annotated[int, Field(gt=0)]
+
+
 class VanishNode(_Strict):
     """A node goes: its processes die, its kubelet falls silent, its Node object is deleted."""
 
@@ -208,6 +193,69 @@ class CapRetries(_Strict):
     do: Literal["cap-retries"]
 
 
+class TroubleObjectStore(_Strict):
+    """The object store serves synthetic objects wrongly to one node or to all."""
+
+    do: Literal["trouble-object-store"]
+    node: str = EVERY_NODE
+    settings: Trouble
+
+
+class TroubleExporter(_Strict):
+    """A node's metrics exporter goes wrong: fields as in `hardware.tools.dcgm_troubles.Troubles`."""
+
+    do: Literal["trouble-exporter"]
+    node: str
+    labels: Literal["right", "empty", "absent"] = "right"
+    mapping: Literal["now", "first", "kept", "remembered"] = "now"
+    swapped: bool = False
+    hung: bool = False
+    missing_gpu: int | None = None
+    missing_fields: tuple[str, ...] = ()
+    blank_fields: tuple[str, ...] = ()
+    twice: bool = False
+    scale: dict[str, float] = {}
+    delay_s: Annotated[float, Field(ge=0)] = 0.0
+    fails: bool = False
+    cut: bool = False
+    extra_mib: Annotated[int, Field(ge=0)] = 0
+    crash_after_s: Annotated[float, Field(ge=0)] = 0.0
+
+    def lines(self) -> str:
+        """The file that the exporter reads: only what is not sound."""
+        given = self.model_dump(exclude={"do", "node"}, exclude_defaults=True)
+        return "".join(f"{key}={_word(value)}\n" for key, value in given.items())
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, dict):
+        return ",".join(f"{key}:{factor}" for key, factor in value.items())
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+class RemoveExporter(_Strict):
+    """The operator does not deploy the metrics exporter on a node: the label that asks for it says no."""
+
+    do: Literal["remove-exporter"]
+    node: str
+
+
+class SecondExporter(_Strict):
+    """Somebody runs a metrics exporter of their own on a node, beside the operator's."""
+
+    do: Literal["second-exporter"]
+    node: str
+
+
+class SetExporterInterval(_Strict):
+    """Every metrics exporter looks at its GPUs only once in `interval_ms`."""
+
+    do: Literal["set-exporter-interval"]
+    interval_ms: Annotated[int, Field(gt=0)]
+
+
 Action = Annotated[
     OfferGpus
     | PatchWorkload
@@ -215,9 +263,6 @@ Action = Annotated[
     | BreakGpu
     | HideGpus
     | SetDriver
-    | ChangeSystem
-    | RemoveBoard
-    | ChangeImage
     | RejectPods
     | BreakSandbox
     | SilentKubelet
@@ -227,25 +272,38 @@ Action = Annotated[
     | ForbidPods
     | ExhaustQuota
     | TruncateMessages
+    | LimitPair
     | VanishNode
     | TroubleStorage
-    | Outage,
+    | TroubleObjectStore
+    | TroubleExporter
+    | RemoveExporter
+    | SecondExporter
+    | SetExporterInterval
+    | Outage
+    | Exposure,
     Field(discriminator="do"),
 ]
 
 
 class When(_Strict):
-    """The moment when a fault strikes: the `container` of a pod on `node` has begun to run."""
+    """
+    The moment when a fault strikes: the `container` of a pod on `node` has begun to run, `after_s` ago (a real
+    cluster's seconds). With `labels`, a pod that has all of them.
+    """
 
     event: Literal["measuring"]
     node: str
     container: str = "measure"
+    labels: dict[str, str] = {}
+    after_s: Annotated[float, Field(ge=0)] = 0.0
 
 
 class Expectation(_Strict):
     """What a fault must cause; `subject` is a node's name, `all` nodes, `missing` ones, or the `cluster`.
 
     `names` is what the verdict's reasons must say, where the reason's code is not enough.
+    `warns` is the metric or fact that must be shown as missed although it decides nothing.
     """
 
     check: str
@@ -253,6 +311,7 @@ class Expectation(_Strict):
     verdict: Literal["PASS", "FAIL", "ERROR", "NOT_RUN"]
     reason: str | None = None
     names: str | None = None
+    warns: str | None = None
 
 
 class Fault(_Strict):
@@ -289,7 +348,7 @@ def read_fault(path: Path) -> Fault:
 def refuse_absent_nodes(faults: Sequence[Fault], nodes: Collection[str]) -> None:
     """Raise `FaultError` for a fault about a node that the topology does not have: it would strike nothing."""
     for fault in faults:
-        named = [getattr(action, "node", EVERY_NODE) for action in fault.action]
+        named = [getattr(action, key, EVERY_NODE) for action in fault.action for key in ("node", "other")]
         named += [fault.at.node] if isinstance(fault.at, When) else []
         for node in named:
             if node != EVERY_NODE and node not in nodes:

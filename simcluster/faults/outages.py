@@ -78,9 +78,14 @@ class ChangeGpu(_Action):
     gpu: int | None = None
     throttle_cause: int | None = None
     clock_cap_mhz: int | None = None
+    mem_clock_cap_mhz: int | None = None
     extra_heat_c: int | None = None
     ecc_corrected: int | None = None
     ecc_uncorrected: int | None = None
+    sram_corrected: int | None = None
+    sram_uncorrected: int | None = None
+    retired_single: int | None = None
+    retired_double: int | None = None
     remapped_correctable: int | None = None
     remapped_uncorrectable: int | None = None
     remap_pending: bool | None = None
@@ -88,7 +93,22 @@ class ChangeGpu(_Action):
     pcie_generation: int | None = None
     pcie_width: int | None = None
     pcie_replays: int | None = None
+    nvlinks_down: int | None = None
+    nvlink_mb_s: int | None = None
+    nvlink_replays: int | None = None
+    nvlink_recoveries: int | None = None
+    nvlink_crc_errors: int | None = None
+    fabric_state: int | None = None
+    fabric_status: int | None = None
+    unreachable_peers: tuple[int, ...] | None = None
     xid: int | None = None
+    xid_at_load: int | None = None
+    recovery_action: int | None = None
+    held_mib: int | None = None
+    bad_mib: int | None = None
+    foreign_percent: int | None = None
+    counters_frozen: bool | None = None
+    counters_of: int | None = None
     lost: bool | None = None
     errors: tuple[str, ...] | None = None
 
@@ -99,6 +119,8 @@ class MarkUnhealthy(_Action):
     do: Literal["mark-unhealthy"]
     count: Annotated[int, Field(gt=0)] = 1
 
+
+_LOOK_S = 0.02
 
 Outage = LimitLink | ImpairLink | PartitionNode | FreezeNode | KillNode | ChangeAdapter | ChangeGpu | MarkUnhealthy
 
@@ -149,6 +171,21 @@ async def _take_out(kubelet: NodeKubelet, action: FreezeNode | PartitionNode | K
 def _cut(kubelet: NodeKubelet, fabric: Fabric, *, cut: bool) -> None:
     fabric.cut_uplink(kubelet.node.name, cut=cut)
     change_adapters(kubelet, None, active=not cut)
+
+
+async def limit_pair(kubelet: NodeKubelet, other: NodeKubelet, mbit: int) -> None:
+    """Both ways between the adapters that pods of the two nodes hold now. Waits until both hold some."""
+    pair = (kubelet, other)
+    # Attachments tell nobody when they come; a fault may look.
+    while not all(one.node.rdma is not None and one.node.rdma.attached() for one in pair):  # noqa: ASYNC110
+        await asyncio.sleep(_LOOK_S)
+    for one, far in (pair, pair[::-1]):
+        if one.node.rdma is None or far.node.rdma is None:
+            return
+        sources = [attached.address for attached in far.node.rdma.attached()]
+        for attached in one.node.rdma.attached():
+            usual = one.node.rdma.adapters[attached.adapter].mbit
+            one.node.site.fabric.limit_sources(attached.link, usual, sources, mbit)
 
 
 def change_adapters(kubelet: NodeKubelet, name: str | None, **values: object) -> None:

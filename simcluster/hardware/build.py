@@ -18,6 +18,7 @@ from pathlib import Path
 SOURCES = Path(__file__).resolve().parent / "native"
 LIBRARIES = {"libcuda.so.1": "cuda.c", "libnvidia-ml.so.1": "nvml.c"}
 VERBS = {"libibverbs.so.1": "verbs.c"}
+KERNEL_LOG = {"libsimkernel.so": "kernel_log.c"}
 STORAGE = {"libsimstorage.so": "storage.c"}
 
 

@@ -14,6 +14,8 @@ class DevicePlugins:
     def __init__(self, units: Mapping[str, Sequence[str]]) -> None:
         self.units = {resource: list(each) for resource, each in units.items()}
         self.unhealthy: set[str] = set()
+        self.forgetful = False
+        """Units that a container holds are handed out again, as after the loss of a kubelet's checkpoint."""
         self._granted: dict[tuple[str, str], dict[str, list[str]]] = {}
 
     def offer(self, resource: str, count: int) -> None:
@@ -35,6 +37,7 @@ class DevicePlugins:
         key = (uid, container)
         if key not in self._granted:
             taken = {unit for held in self._granted.values() for units in held.values() for unit in units}
+            taken = set() if self.forgetful else taken
             granted: dict[str, list[str]] = {}
             for resource in self.units.keys() & limits.keys():
                 free = [unit for unit in self.units[resource] if unit not in taken and unit not in self.unhealthy]

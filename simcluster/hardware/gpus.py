@@ -10,75 +10,24 @@ enumerates; where those are MIG instances, "parent" lines give the physical GPUs
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from simcluster.hardware.gpu import Gpu, MigInstance
+from simcluster.hardware.gpu_state import instance_pairs, line_of, pairs
+from simcluster.hardware.kernel_log import KernelLog
 from simcluster.hardware.labels import profile_memory_mib
 from simcluster.topology import GpuModel
 
 _NAMESPACE = uuid.UUID("5f0c3a52-6d9a-4f4e-9f6b-0d1f5a1c7e33")
 GPU_RESOURCE = "nvidia.com/gpu"
-_UNKNOWN = 999
+_COMPLETED = 3
+"""NVML_GPU_FABRIC_STATE_COMPLETED."""
+PAGE_BYTES = 64 * 5 * 8
+"""A container's page of work done: `struct load` of native/load.h for each of MAX_GPUS."""
 IDLE_SHARE = 0.1
 """Of the power limit, drawn by an idle GPU."""
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """One GPU. Error codes are the driver API's (0: no error); `flips_bits` is a GPU that computes wrong.
-
-    `throttle` is NVML's bit mask of clock event reasons; `throttle_cause` (such bits), `clock_cap_mhz`, `extra_heat_c`
-    are what is wrong with it; `errors` names what the driver cannot read (power,
-    temperature, utilization, memory, clocks, ecc, fan); `lost` is a GPU that has fallen off the bus.
-    """
-
-    index: int
-    uuid: str
-    pci_bus_id: str
-    serial: str
-    memory_mib: int
-    used_mib: int = 0
-    utilization: int = 0
-    temperature_c: int = 34
-    power_w: float = 71.5
-    power_limit_w: float = 700.0
-    energy_mj: int = 0
-    sm_clock_mhz: int = 345
-    max_sm_clock_mhz: int = 1980
-    mem_clock_mhz: int = 2619
-    throttle: int = 0x1
-    throttle_cause: int = 0
-    clock_cap_mhz: int = 0
-    extra_heat_c: int = 0
-    ecc_corrected: int = 0
-    ecc_uncorrected: int = 0
-    remapped_correctable: int = 0
-    remapped_uncorrectable: int = 0
-    remap_pending: bool = False
-    remap_failed: bool = False
-    pcie_generation: int = 5
-    pcie_width: int = 16
-    pcie_replays: int = 0
-    mig_mode: str = "Disabled"
-    xid: int = 0
-    context_error: int = 0
-    compute_error: int = 0
-    flips_bits: bool = False
-    lost: bool = False
-    errors: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class MigInstance:
-    """One partition of a GPU: `number` is its place among the GPU's MIG devices, `instance` the GPU instance's id."""
-
-    uuid: str
-    parent: str
-    profile: str
-    number: int
-    instance: int
-    memory_mib: int
 
 
 @dataclass
@@ -91,7 +40,11 @@ class NodeGpus:
     init_error: int = 0
     gpus: list[Gpu] = field(default_factory=list)
     instances: list[MigInstance] = field(default_factory=list)
+    pages: dict[Path, tuple[str, ...]] = field(default_factory=dict)
+    """The containers' pages of work done, each with the UUIDs of its GPUs in order."""
+    kernel_log: KernelLog = field(default_factory=KernelLog)
     _views: dict[Path, tuple[str, ...]] = field(default_factory=dict)
+    _refusing: dict[Path, tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, node: str, model: GpuModel) -> NodeGpus:
@@ -110,6 +63,9 @@ class NodeGpus:
                 power_limit_w=float(model.power_w),
                 max_sm_clock_mhz=model.sm_clock_mhz,
                 mem_clock_mhz=model.mem_clock_mhz,
+                nvlinks=model.nvlinks,
+                nvlink_mb_s=model.nvlink_mb_s,
+                fabric_state=_COMPLETED if model.nvlinks and model.fabric else 0,
                 mig_mode="Enabled" if index < partitioned else "Disabled" if model.mig_capable else "N/A",
             )
             gpus.append(gpu)
@@ -160,85 +116,55 @@ class NodeGpus:
     def hide(self, place: Path) -> None:
         """The container is gone."""
         self._views.pop(place, None)
+        self._refusing.pop(place, None)
+
+    def refuse(self, nvml_error: int, init_error: int) -> None:
+        """From now on running containers cannot open a GPU anew: what is open works on, and so do new containers."""
+        running = [place for place in self._views if place.suffix == ".gpus"]
+        self._refusing |= dict.fromkeys(running, (nvml_error, init_error))
+        self.publish()
+
+    def count_work(self, page: Path, units: Sequence[str]) -> None:
+        """Make the page in which a container's CUDA library writes down what these units have done."""
+        behind = {self.physical(unit) for unit in units}
+        page.write_bytes(bytes(PAGE_BYTES))
+        self.pages[page] = tuple(gpu.uuid for gpu in self.gpus if gpu.uuid in behind)
+
+    def forget_work(self, page: Path) -> None:
+        """The container is gone."""
+        self.pages.pop(page, None)
 
     def change(self, index: int | None, **values: object) -> None:
         """Alter one GPU (or all, with None) and tell the containers that see it."""
+        before = self.gpus
         self.gpus = [replace(gpu, **values) if index in (None, gpu.index) else gpu for gpu in self.gpus]  # type: ignore[arg-type]
+        for old, new in zip(before, self.gpus, strict=True):
+            if new.xid not in (0, old.xid):
+                self.kernel_log.tell_xid(new.pci_bus_id, new.xid)
         self.publish()
 
     def publish(self) -> None:
         """Rewrite every state file in place, since containers have the file itself mounted."""
         for place, units in self._views.items():
             with place.open("r+", encoding="utf-8") as file:
-                file.write(self.render(units))
+                file.write(self.render(units, *self._refusing.get(place, (0, 0))))
                 file.truncate()
 
-    def render(self, units: Sequence[str]) -> str:
+    def render(self, units: Sequence[str], nvml_error: int = 0, init_error: int = 0) -> str:
         """The state file for a container that was granted these units; indexes are the container's own."""
         major, _, minor = self.model.cuda.partition(".")
-        lines = [f"node\tdriver={self.driver}\tcuda={int(major) * 1000 + int(minor or 0) * 10}\tinit={self.init_error}"]
+        version = int(major) * 1000 + int(minor or 0) * 10
+        init = init_error or self.init_error
+        lines = [f"node\tdriver={self.driver}\tcuda={version}\tinit={init}\tnvml={nvml_error}"]
         behind = {self.physical(unit) for unit in units}
         seen = [gpu for gpu in self.gpus if gpu.uuid in behind]
         instances = [each for each in self.instances if each.uuid in units]
         for index, gpu in enumerate(seen):
-            lines.append(_line("parent" if instances else "gpu", self._pairs(gpu, index)))
+            lines.append(line_of("parent" if instances else "gpu", pairs(self.model, gpu, index)))
         for number, each in enumerate(instances):
             index = next(place for place, gpu in enumerate(seen) if gpu.uuid == each.parent)
-            lines.append(_line("gpu", self._instance_pairs(seen[index], index, each, number)))
+            lines.append(line_of("gpu", instance_pairs(self.model, seen[index], index, each, number)))
         return "\n".join(lines) + "\n"
-
-    def _instance_pairs(self, gpu: Gpu, index: int, each: MigInstance, number: int) -> dict[str, object]:
-        return self._pairs(gpu, number) | {
-            "uuid": each.uuid,
-            "product": f"{self.model.shown_name} MIG {each.profile}",
-            "memory": each.memory_mib,
-            "used": 0,
-            "parent": index,
-            "profile": each.profile,
-            "device": each.number,
-            "gi": each.instance,
-        }
-
-    def _pairs(self, gpu: Gpu, index: int) -> dict[str, object]:
-        return {
-            "index": index,
-            "uuid": gpu.uuid,
-            "product": self.model.shown_name,
-            "pci": gpu.pci_bus_id,
-            "serial": gpu.serial,
-            "memory": gpu.memory_mib,
-            "used": gpu.used_mib,
-            "compute": self.model.compute,
-            "utilization": gpu.utilization,
-            "temperature": gpu.temperature_c,
-            "power": gpu.power_w,
-            "power_limit": gpu.power_limit_w,
-            "energy": gpu.energy_mj,
-            "sm_clock": gpu.sm_clock_mhz,
-            "max_sm_clock": gpu.max_sm_clock_mhz,
-            "mem_clock": gpu.mem_clock_mhz,
-            "throttle": gpu.throttle,
-            "ecc_corrected": gpu.ecc_corrected,
-            "ecc_uncorrected": gpu.ecc_uncorrected,
-            "remap_correctable": gpu.remapped_correctable,
-            "remap_uncorrectable": gpu.remapped_uncorrectable,
-            "remap_pending": int(gpu.remap_pending),
-            "remap_failed": int(gpu.remap_failed),
-            "pcie_gen": gpu.pcie_generation,
-            "pcie_width": gpu.pcie_width,
-            "pcie_replays": gpu.pcie_replays,
-            "mig": gpu.mig_mode,
-            "xid": gpu.xid,
-            "context": gpu.context_error or (_UNKNOWN if gpu.lost else 0),
-            "launch": gpu.compute_error,
-            "flip": int(gpu.flips_bits),
-            "lost": int(gpu.lost),
-            "errors": ",".join(gpu.errors),
-        }
-
-
-def _line(kind: str, pairs: Mapping[str, object]) -> str:
-    return f"{kind}\t" + "\t".join(f"{key}={value}" for key, value in pairs.items())
 
 
 def _partition(node: str, model: GpuModel, gpu: Gpu) -> list[MigInstance]:

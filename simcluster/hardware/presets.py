@@ -20,6 +20,8 @@ PRESETS: Final[dict[str, dict[str, Any]]] = {
         "power_w": 700,
         "sm_clock_mhz": 1980,
         "mem_clock_mhz": 2619,
+        "nvlinks": 18,
+        "nvlink_mb_s": 26562,
         "mig_capable": True,
     },
     "H200": {
@@ -31,6 +33,8 @@ PRESETS: Final[dict[str, dict[str, Any]]] = {
         "power_w": 700,
         "sm_clock_mhz": 1980,
         "mem_clock_mhz": 3201,
+        "nvlinks": 18,
+        "nvlink_mb_s": 26562,
         "mig_capable": True,
     },
     "B200": {
@@ -42,6 +46,8 @@ PRESETS: Final[dict[str, dict[str, Any]]] = {
         "power_w": 1000,
         "sm_clock_mhz": 1965,
         "mem_clock_mhz": 3996,
+        "nvlinks": 18,
+        "nvlink_mb_s": 53125,
         "mig_capable": True,
     },
     "A100": {
@@ -53,6 +59,8 @@ PRESETS: Final[dict[str, dict[str, Any]]] = {
         "power_w": 400,
         "sm_clock_mhz": 1410,
         "mem_clock_mhz": 1593,
+        "nvlinks": 12,
+        "nvlink_mb_s": 25000,
         "mig_capable": True,
     },
     "L40S": {
@@ -64,6 +72,8 @@ PRESETS: Final[dict[str, dict[str, Any]]] = {
         "power_w": 350,
         "sm_clock_mhz": 2520,
         "mem_clock_mhz": 9001,
+        "nvlinks": 0,
+        "fabric": False,
         "mig_capable": False,
     },
 }

@@ -9,7 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from simcluster.hardware.build import STORAGE, VERBS, build_into
+from simcluster.hardware.build import KERNEL_LOG, STORAGE, VERBS, build_into
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _MODULES = "/opt/simcluster/modules"
@@ -37,7 +37,7 @@ def install_standins(shim: Path, rdma: Path) -> None:
     libraries.mkdir(parents=True)
     build_into(libraries)
     (shim / "lib").mkdir()
-    build_into(shim / "lib", STORAGE)
+    build_into(shim / "lib", {**STORAGE, **KERNEL_LOG})
     _write_tools(shim / "gpu" / "bin", GPU_TOOLS)
     _write_tools(rdma / "bin", RDMA_TOOLS)
     (rdma / "lib").mkdir()

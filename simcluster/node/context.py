@@ -5,7 +5,7 @@ Owns no behaviour but the allocation of devices. It must not know the lifecycle 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,11 +34,21 @@ class Troubles:
 
     reject_reason: str = ""
     reject_message: str = ""
+    reject_labels: Mapping[str, str] = field(default_factory=dict)
+    """Only pods that carry all of these are rejected; every pod where there are none."""
     sandbox_error: str = ""
     silent: bool = False
     message_limit: int | None = None
     hidden_gpus: int = 0
     """So many of a container's granted GPUs do not appear inside it."""
+    shows_all_gpus: bool = False
+    """A container that was granted any GPU sees all of the node."""
+    obeys_visible_devices: bool = False
+    """A container that asked for no GPU gets what its NVIDIA_VISIBLE_DEVICES says."""
+    keeps_gpu_memory: bool = False
+    """What a program leaves in a GPU's memory is there for the next one."""
+    keeps_scratch: bool = False
+    """An emptyDir is handed out again as the pod before left it."""
 
 
 @dataclass(frozen=True)

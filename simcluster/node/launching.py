@@ -10,14 +10,13 @@ from pathlib import Path
 
 from simcluster.api.port import Object
 from simcluster.node.context import NodeContext
+from simcluster.node.podgpus import PodGpus
 from simcluster.node.podrdma import PodRdma
 from simcluster.node.rootfs import RootPlan
 from simcluster.node.runtime import Launch, LaunchError
 
 Bind = tuple[str, str, bool]
 _NAME_FILES = ("hosts", "hostname", "resolv.conf", "nsswitch.conf")
-_GPU_STATE = "/run/simcluster/gpus"
-_PCI_BUS = "/sys/bus/pci/devices"
 _TOOLS = "/opt/simcluster"
 
 
@@ -33,6 +32,7 @@ class LaunchPlanner:
         self._uid = uid
         self._directory = directory
         self._rdma = rdma
+        self._gpus = PodGpus(node, uid, directory)
 
     def plan(self, container: Object, env: Mapping[str, str], argv: Sequence[str], message: Path) -> Launch:
         """The launch of one container; its last words go to the file `message`. Raises `LaunchError`."""
@@ -40,7 +40,7 @@ class LaunchPlanner:
         variables = dict(env)
         message_path = container.get("terminationMessagePath") or "/dev/termination-log"
         mounts = self._mounts(container)
-        binds = [*site.root.binds, *self._files(), *self._gpus(container, variables), *mounts]
+        binds = [*site.root.binds, *self._files(), *self._gpus.binds(container, variables), *mounts]
         binds += site.claims.equip(mounts, self._volumes_view(container["name"]), self._node.name, variables)
         binds += self._rdma.binds(container, variables)
         binds.append((str(message), message_path, False))
@@ -60,12 +60,7 @@ class LaunchPlanner:
         """The pod has ended."""
         for name in containers:
             self._node.site.claims.forget(self._volumes_view(name))
-        if self._node.gpus is not None:
-            for name in containers:
-                self._node.gpus.hide(self._gpu_state(name))
-
-    def _gpu_state(self, container: str) -> Path:
-        return self._directory / f"{container}.gpus"
+        self._gpus.forget(containers)
 
     def _volumes_view(self, container: str) -> Path:
         return self._directory / f"{container}.volumes"
@@ -95,23 +90,3 @@ class LaunchPlanner:
         if not place.exists():
             place.mkdir(parents=True)
         return place
-
-    def _gpus(self, container: Object, variables: dict[str, str]) -> list[Bind]:
-        if self._node.gpus is None:
-            return []
-        asked = (container.get("resources") or {}).get("limits") or {}
-        held = self._node.devices.grant(self._uid, container["name"], asked)
-        granted = [unit for resource, units in held.items() if resource.startswith("nvidia.com/") for unit in units]
-        seen = granted[: max(0, len(granted) - self._node.troubles.hidden_gpus)]
-        state = self._gpu_state(container["name"])
-        self._node.gpus.show(state, seen)
-        if seen:
-            variables["NVIDIA_VISIBLE_DEVICES"] = ",".join(dict.fromkeys(unit.partition("::")[0] for unit in seen))
-        variables["SIMCLUSTER_GPU_STATE"] = _GPU_STATE
-        variables["PATH"] = f"{_TOOLS}/gpu/bin:{variables.get('PATH', '')}"
-        libraries = [f"{_TOOLS}/gpu/lib", variables.get("LD_LIBRARY_PATH", "")]
-        variables["LD_LIBRARY_PATH"] = ":".join(part for part in libraries if part)
-        bus = self._node.directory / "pci"
-        if not bus.is_dir():
-            self._node.gpus.show_bus(bus)
-        return [(str(state), _GPU_STATE, True), (str(bus), _PCI_BUS, True)]

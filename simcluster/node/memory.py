@@ -41,3 +41,12 @@ def resident_bytes(pid: int) -> int:
         own += resident - common
         shared = max(shared, common)
     return (own + shared) * _PAGE
+
+
+def own_bytes(pid: int) -> int:
+    """What one process holds alone."""
+    try:
+        fields = Path(f"/proc/{pid}/statm").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return (int(fields[1]) - int(fields[2])) * _PAGE

@@ -32,7 +32,16 @@ COMMANDS = {
 
 
 def test_public_names() -> None:
-    expected = ["Answer", "ClusterSubject", "Hold", "NodeSubject", "Observe", "RunWorkload"]
+    expected = [
+        "Answer",
+        "ClusterSubject",
+        "FollowLoad",
+        "Hold",
+        "NodeSubject",
+        "Observe",
+        "ReadExporter",
+        "RunWorkload",
+    ]
     assert sorted(gpuproof.__all__) == expected
     assert all(hasattr(gpuproof, name) for name in expected)
 

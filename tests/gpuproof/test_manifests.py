@@ -105,6 +105,66 @@ def test_a_claim_asks_for_what_the_profile_says() -> None:
         made.claim("scratch")
 
 
+def test_further_containers_run_the_same_program_without_a_gpu_and_share_a_folder_with_it() -> None:
+    made = renderer().sweep(job(gpus=1, shape=PodShape(gpus=1, containers=("bystander",), tempted=True)))
+    found = containers(made)
+    assert found["bystander"]["command"] == found["measure"]["command"]
+    assert found["measure"]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+    assert "resources" not in found["bystander"]
+    assert env(found["bystander"])["NVIDIA_VISIBLE_DEVICES"] == "all"
+    assert env(found["bystander"])["GPUPROOF_CONTAINER"] == "bystander"
+    # A container that asks for GPUs must get what its device plugin says, and not what a pod writes over it.
+    assert "NVIDIA_VISIBLE_DEVICES" not in env(found["measure"])
+    for each in ("measure", "bystander"):
+        assert "/gpuproof/shared" in {mount["mountPath"] for mount in found[each]["volumeMounts"]}
+
+
+def test_a_pod_without_gpus_is_tempted_where_its_program_says_so() -> None:
+    tempted = renderer().sweep(job(gpus=0, shape=PodShape(gpus="none", tempted=True)))
+    assert env(containers(tempted)["measure"])["NVIDIA_VISIBLE_DEVICES"] == "all"
+    assert env(containers(tempted)["hold"])["NVIDIA_VISIBLE_DEVICES"] == "void"
+    plain = containers(renderer().sweep(job(gpus=0, shape=PodShape(gpus="none"))))
+    assert "NVIDIA_VISIBLE_DEVICES" not in env(plain["measure"])
+
+
+@pytest.mark.parametrize(
+    ("patch", "key"),
+    [
+        ({"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]}, "NVIDIA_VISIBLE_DEVICES"),
+        ({"resources": {"limits": {"nvidia.com/gpu": "1"}}}, "resources.limits"),
+        ({"command": ["true"]}, "command"),
+    ],
+)
+def test_a_patch_must_not_change_what_a_further_container_is_there_for(patch: dict[str, Any], key: str) -> None:
+    shaped = PodShape(gpus=1, containers=("bystander",), tempted=True)
+    with pytest.raises(ManifestError, match=key):
+        renderer(containers=[{"name": "bystander", **patch}]).sweep(job(gpus=1, shape=shaped))
+
+
+def test_pods_of_two_seats_may_share_a_node_and_others_may_not() -> None:
+    def rule(shape: PodShape) -> tuple[dict[str, str], dict[str, str]]:
+        template = renderer().sweep(job(shape=shape))["spec"]["template"]
+        (term,) = template["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        return term["labelSelector"]["matchLabels"], template["metadata"]["labels"]
+
+    (kept, its), (second, own), (other, plain) = (
+        rule(PodShape(kept=True)), rule(PodShape(beside=True)), rule(PodShape()),
+    )  # fmt: skip
+    assert kept.items() <= its.items()
+    assert second.items() <= own.items()
+    assert not kept.items() <= own.items()
+    assert not second.items() <= its.items()
+    assert other.items() <= its.items()
+    assert other.items() <= own.items()
+    assert other.items() <= plain.items()
+
+
+def test_scratch_is_a_fresh_directory_on_the_node() -> None:
+    made = renderer().sweep(job(shape=PodShape(scratch=True)))
+    (volume,) = [v for v in made["spec"]["template"]["spec"]["volumes"] if v["name"] == "gpuproof-scratch"]
+    assert volume == {"name": "gpuproof-scratch", "emptyDir": {}}
+
+
 def test_a_patch_must_not_change_how_many_rdma_devices_a_pod_gets() -> None:
     entry = {"name": "measure", "resources": {"limits": {"rdma/ib": "1"}}}
     patched = replace(renderer(containers=[entry]), rdma=Rdma("rdma/ib", 2, 400, "InfiniBand"))

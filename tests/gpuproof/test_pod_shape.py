@@ -25,11 +25,26 @@ def test_what_a_program_says_is_what_it_gets(tmp_path: Path) -> None:
     assert (shape, shape.gpus_of(8)) == (PodShape("none", rdma=True, claims=("shared", "ckpt-1")), 0)
 
 
+def test_a_pod_may_ask_for_some_gpus_and_have_company(tmp_path: Path) -> None:
+    shape = declared(
+        tmp_path, "POD = {'gpus': 1, 'containers': ['bystander'], 'tempted': True, 'scratch': True, 'kept': True}\n"
+    )
+    assert (shape.gpus_of(8), shape.containers, shape.tempted, shape.scratch) == (1, ("bystander",), True, True)
+    assert (shape.kept, shape.beside) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [
         ("POD = {'gpu': 'all'}", "unknown key 'gpu'"),
-        ("POD = {'gpus': 2}", "POD gpus"),
+        ("POD = {'gpus': 0}", "POD gpus"),
+        ("POD = {'gpus': True}", "POD gpus"),
+        ("POD = {'gpus': 'two'}", "POD gpus"),
+        ("POD = {'kept': 1}", "POD kept"),
+        ("POD = {'kept': True, 'beside': True}", "kept and beside"),
+        ("POD = {'containers': ['hold']}", "'hold' is in every pod"),
+        ("POD = {'containers': ['a', 'a']}", "each name once"),
+        ("POD = {'containers': 'bystander'}", "POD containers"),
         ("POD = {'rdma': 1}", "POD rdma"),
         ("POD = {'claims': 'shared'}", "POD claims"),
         ("POD = {'claims': ['../etc']}", "POD claims"),

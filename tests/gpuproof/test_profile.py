@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuproof.catalogue import load_checks
+from gpuproof.catalogue import load_checks, subjects_asked
 from gpuproof.expectation import CheckState, CoverAll, CoverCanary, CoverShare, Deadlines, Rdma, Scope, State, Waiver
 from gpuproof.limits import (
-    Asks,
     AtLeast,
     AtMost,
     Contract,
@@ -36,10 +35,7 @@ from gpuproof.profile import THRESHOLDS, ProfileError, find_profile, load_profil
 from tests.gpuproof.profiles import GOOD, HEAD, KNOWN, LIMIT, TODAY, WAIVER, WORDS, changed, load
 
 SHIPPED = ["simulated", "h100-sxm-8x-ib400"]
-SHIPPED_CHECKS = {
-    "gpu_inventory": Asks(cluster=True, nodes=True),
-    "cuda_runtime": Asks(cluster=False, nodes=True),
-}
+SHIPPED_CHECKS = subjects_asked(load_checks())
 DERIVED = 'provenance = { kind = "derived", formula = "by the test" }'
 
 
@@ -361,7 +357,9 @@ class TestShipped:
         got = load_profile(find_profile(name), known_checks=SHIPPED_CHECKS, today=TODAY)
         assert got.name == name
         assert got.blocking_provenance(TODAY) == ()
-        assert all(got.required(check) for check in SHIPPED_CHECKS)
+        assert set(got.checks) == set(SHIPPED_CHECKS)
+        assert all(got.required(check) or got.checks[check].reason for check in SHIPPED_CHECKS)
+        assert {"gpu_inventory", "cuda_runtime"} <= {check for check in SHIPPED_CHECKS if got.required(check)}
 
     def test_no_profile_is_shipped_untested(self) -> None:
         assert sorted(path.stem for path in THRESHOLDS.glob("*.toml")) == sorted(SHIPPED)
@@ -394,8 +392,9 @@ class TestShipped:
     @pytest.mark.parametrize("name", SHIPPED)
     def test_every_number_it_holds_is_one_that_something_reports(self, name: str) -> None:
         got = load_profile(find_profile(name), known_checks=SHIPPED_CHECKS, today=TODAY)
-        root = THRESHOLDS.parent
-        api = (root / "gpuproof" / "observation.py").read_text(encoding="utf-8")
+        harness = THRESHOLDS.parent / "gpuproof"
+        seen_by_the_harness = [harness / "observation.py", *(harness / "telemetry").glob("*.py")]
+        api = "".join(file.read_text(encoding="utf-8") for file in seen_by_the_harness)
         programs = {check.name: check.workloads for check in load_checks()}
         for limit in got.limits:
             files = [source_files(program) for program in programs[limit.check]]

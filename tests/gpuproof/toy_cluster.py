@@ -12,7 +12,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuproof.cluster.port import JOBS, NODES, PODS, ClusterError, Counters, Listing, LogStream, Resource, WatchEvent
+from gpuproof.cluster.port import (
+    JOBS,
+    NODES,
+    PODS,
+    ClusterError,
+    Counters,
+    Listing,
+    LogStream,
+    Page,
+    Resource,
+    WatchEvent,
+)
 from gpuproof.cluster.raw import Raw
 from gpuproof.failure import Reason
 from gpuproof.inventory import Inventory, read_inventory
@@ -142,6 +153,22 @@ class ToyCluster:
         """Nothing is ever found."""
         raise ClusterError(Reason.HARNESS_ERROR, "not found", 404)
 
+    def proxy_get(
+        self,
+        resource: Resource,
+        name: str,
+        port: int,
+        path: str,
+        *,
+        namespace: str,
+        accept: str,
+        deadline_s: float,
+        max_bytes: int,
+        query: Sequence[tuple[str, str]] = (),
+    ) -> Page:
+        """Nobody listens."""
+        return Page(503, "text/plain", b"no endpoints")
+
     def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str | None = None) -> Raw:
         """A Job makes pods."""
         with self._lock:
@@ -157,6 +184,10 @@ class ToyCluster:
         """Remembered."""
         self._requests += 1
         self.deleted.append(name)
+        return {}
+
+    def annotate(self, resource: Resource, name: str, annotations: Mapping[str, str], *, namespace: str) -> Raw:
+        """Nobody reads them."""
         return {}
 
     def watch(

@@ -1,9 +1,13 @@
 /* Stand-in for the CUDA driver library: names and codes of the driver API (cuda.h), "device memory" is host memory.
    What it answers comes from the node's state file, so that calls can fail as they do on broken hardware. */
-#include "state.h"
+#include "load.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <unistd.h>
+
+#include "memory.h"
 
 typedef int CUresult;
 typedef int CUdevice;
@@ -13,18 +17,44 @@ typedef struct { char bytes[16]; } CUuuid;
 
 enum {
     SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101,
-    INVALID_CONTEXT = 201
+    INVALID_CONTEXT = 201, PEER_UNSUPPORTED = 217,
+    INVALID_PTX = 218, INVALID_HANDLE = 400, SYMBOL_NOT_FOUND = 500, ILLEGAL_ADDRESS = 700, NOT_SUPPORTED = 801
 };
 
-struct block { CUdeviceptr address; size_t size; int device; struct block *next; };
+struct block { CUdeviceptr address; size_t size; int device; size_t offset; struct block *next; };
 
 static struct node node;
 static int initialised;
 static struct block *blocks;
 static size_t used[MAX_GPUS];
+static unsigned long long enabled[MAX_GPUS]; /* peers that each device may reach */
 static struct context primary[MAX_GPUS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static __thread CUcontext current;
+
+/* Only the devices that CUDA_VISIBLE_DEVICES names, in its order: ordinals, or UUIDs from their beginning. What names no
+   device ends the list, as the real driver has it. NVML and nvidia-smi do not heed it. */
+static int read_visible(struct node *seen) {
+    const char *wanted = getenv("CUDA_VISIBLE_DEVICES");
+    struct gpu all[MAX_GPUS];
+    int count;
+    if (!read_node(seen)) return 0;
+    if (!wanted) return 1;
+    memcpy(all, seen->gpus, sizeof all);
+    count = seen->count;
+    seen->count = 0;
+    while (*wanted) {
+        size_t length = strcspn(wanted, ",");
+        int found = -1;
+        for (int i = 0; i < count && found < 0; i++)
+            if (length > 3 && strncmp(all[i].uuid, wanted, length) == 0) found = i;
+        if (found < 0 && *wanted >= '0' && *wanted <= '9' && atoi(wanted) < count) found = atoi(wanted);
+        if (found < 0 || seen->count >= MAX_GPUS) break;
+        seen->gpus[seen->count++] = all[found];
+        wanted += length + (wanted[length] == ',');
+    }
+    return 1;
+}
 
 static const struct { CUresult code; const char *name, *text; } errors[] = {
     {0, "CUDA_SUCCESS", "no error"},
@@ -36,10 +66,18 @@ static const struct { CUresult code; const char *name, *text; } errors[] = {
     {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
     {214, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
+    {217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported between these two devices"},
+    {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
+    {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {704, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is already enabled"},
+    {705, "CUDA_ERROR_PEER_ACCESS_NOT_ENABLED", "peer access has not been enabled"},
     {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
     {802, "CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized"},
     {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"},
+    {804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", "forward compatibility was attempted on non supported HW"},
     {999, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
 
@@ -59,7 +97,7 @@ CUresult cuGetErrorString(CUresult code, const char **text) {
 
 CUresult cuInit(unsigned int flags) {
     if (flags != 0) return INVALID_VALUE;
-    if (!read_node(&node)) return NO_DEVICE;
+    if (!read_visible(&node)) return NO_DEVICE;
     if (node.init_error) return node.init_error;
     if (node.count == 0) return NO_DEVICE;
     initialised = 1;
@@ -69,7 +107,7 @@ CUresult cuInit(unsigned int flags) {
 CUresult cuDriverGetVersion(int *version) {
     struct node now;
     if (!version) return INVALID_VALUE;
-    read_node(&now);
+    read_visible(&now);
     *version = now.cuda;
     return SUCCESS;
 }
@@ -163,7 +201,7 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
 static CUresult open_context(CUdevice device) {
     CUresult bad = check_device(device);
     if (bad) return bad;
-    read_node(&node);
+    read_visible(&node);
     return node.gpus[device].context_error;
 }
 
@@ -221,17 +259,23 @@ static CUresult check_context(void) {
 static CUresult do_work(void) {
     CUresult bad = check_context();
     if (bad) return bad;
-    read_node(&node);
+    read_visible(&node);
+    /* A kernel that never ends: the call waits for as long as the GPU is so sick. */
+    while (current->device < node.count && node.gpus[current->device].hang) {
+        usleep(100000);
+        read_visible(&node);
+    }
     return current->device < node.count ? node.gpus[current->device].launch_error : 999;
 }
 
-CUresult cuCtxSynchronize(void) { return do_work(); }
+/* What processes of somebody else hold of a device's memory. */
+static size_t held(int device) { return (size_t)node.gpus[device].held_mib << 20; }
 
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
     CUresult bad = check_context();
     if (bad) return bad;
     *total = (size_t)node.gpus[current->device].memory_mib << 20;
-    *free_bytes = *total - used[current->device];
+    *free_bytes = *total - used[current->device] - held(current->device);
     return SUCCESS;
 }
 
@@ -241,12 +285,15 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size) {
     void *memory;
     if (bad) return bad;
     if (!address || size == 0) return INVALID_VALUE;
-    if (used[current->device] + size > (size_t)node.gpus[current->device].memory_mib << 20) return OUT_OF_MEMORY;
+    read_node(&node);
+    if (used[current->device] + held(current->device) + size > (size_t)node.gpus[current->device].memory_mib << 20)
+        return OUT_OF_MEMORY;
     block = malloc(sizeof *block);
     memory = malloc(size);
     if (!block || !memory) { free(block); free(memory); return OUT_OF_MEMORY; }
-    *block = (struct block){(CUdeviceptr)(uintptr_t)memory, size, current->device, NULL};
     pthread_mutex_lock(&lock);
+    *block = (struct block){(CUdeviceptr)(uintptr_t)memory, size, current->device, used[current->device], NULL};
+    find_left_behind(node.gpus[block->device].uuid, block->offset, memory, size);
     used[block->device] += size;
     block->next = blocks;
     blocks = block;
@@ -264,6 +311,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
             struct block *gone = *link;
             *link = gone->next;
             used[gone->device] -= gone->size;
+            leave_behind(node.gpus[gone->device].uuid, gone->offset, (void *)(uintptr_t)address, gone->size);
             free((void *)(uintptr_t)address);
             free(gone);
             result = SUCCESS;
@@ -272,6 +320,12 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
     }
     pthread_mutex_unlock(&lock);
     return result;
+}
+
+/* A process that ends gives its memory back as it is. */
+__attribute__((destructor)) static void end(void) {
+    for (struct block *block = blocks; block; block = block->next)
+        leave_behind(node.gpus[block->device].uuid, block->offset, (void *)(uintptr_t)block->address, block->size);
 }
 
 /* The device that holds all of [address, address + size), or -1. */
@@ -284,47 +338,5 @@ static int device_of(CUdeviceptr address, size_t size) {
     return device;
 }
 
-static CUresult check_copy(CUdeviceptr address, size_t size, int *device) {
-    CUresult bad = do_work();
-    if (bad) return bad;
-    *device = device_of(address, size);
-    return *device < 0 ? INVALID_VALUE : SUCCESS;
-}
-
-CUresult cuMemcpyHtoD_v2(CUdeviceptr target, const void *source, size_t size) {
-    int device;
-    CUresult bad = check_copy(target, size, &device);
-    if (bad) return bad;
-    memcpy((void *)(uintptr_t)target, source, size);
-    return SUCCESS;
-}
-
-CUresult cuMemcpyDtoH_v2(void *target, CUdeviceptr source, size_t size) {
-    int device;
-    CUresult bad = check_copy(source, size, &device);
-    if (bad) return bad;
-    memcpy(target, (void *)(uintptr_t)source, size);
-    /* A GPU that computes wrong: one flipped bit, high enough in a float to matter. */
-    if (node.gpus[device].flip && size > 0) {
-        size_t at = size >= 4 ? (size / 2 & ~(size_t)3) + 3 : size - 1;
-        ((unsigned char *)target)[at < size ? at : size - 1] ^= 0x40;
-    }
-    return SUCCESS;
-}
-
-CUresult cuMemcpyDtoD_v2(CUdeviceptr target, CUdeviceptr source, size_t size) {
-    int device;
-    CUresult bad = check_copy(source, size, &device);
-    if (!bad) bad = check_copy(target, size, &device);
-    if (bad) return bad;
-    memmove((void *)(uintptr_t)target, (void *)(uintptr_t)source, size);
-    return SUCCESS;
-}
-
-CUresult cuMemsetD8_v2(CUdeviceptr target, unsigned char value, size_t size) {
-    int device;
-    CUresult bad = check_copy(target, size, &device);
-    if (bad) return bad;
-    memset((void *)(uintptr_t)target, value, size);
-    return SUCCESS;
-}
+#include "cuda_work.h"
+#include "cuda_kernels.h"

@@ -1,20 +1,21 @@
 /* Stand-in for NVML: names and codes of nvml.h, answers from the node's state file. */
 #include <stddef.h>
 
-#include "state.h"
+#include "load.h"
 
 typedef int nvmlReturn_t;
 typedef struct gpu *nvmlDevice_t;
 typedef struct { unsigned long long total, free, used; } nvmlMemory_t;
 typedef struct { unsigned int gpu, memory; } nvmlUtilization_t;
 
-enum { OK = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, NOT_LOADED = 9, LOST = 15, UNKNOWN = 999 };
+enum { OK = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, NOT_LOADED = 9, TIMEOUT = 10, LOST = 15, MISMATCH = 18, UNKNOWN = 999 };
 
 static struct node node;
 static int initialised;
 
 nvmlReturn_t nvmlInit_v2(void) {
     if (!read_node(&node)) return NOT_LOADED;
+    if (node.nvml_error) return node.nvml_error;
     initialised = 1;
     return OK;
 }
@@ -36,7 +37,9 @@ const char *nvmlErrorString(nvmlReturn_t code) {
         case NOT_FOUND: return "Not Found";
         case TOO_SMALL: return "Insufficient Size";
         case NOT_LOADED: return "Driver Not Loaded";
+        case TIMEOUT: return "Timeout";
         case LOST: return "GPU is lost";
+        case MISMATCH: return "RM has detected an NVML/RM version mismatch.";
         default: return "Unknown Error";
     }
 }
@@ -80,6 +83,11 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device
     return nvmlDeviceGetHandleByIndex_v2(index, device);
 }
 
+/* A GPU's place in the page of loads: the index of the physical GPU. */
+static int place(nvmlDevice_t device) {
+    return device >= node.parent && device < node.parent + MAX_GPUS ? (int)(device - node.parent) : (int)(device - node.gpus);
+}
+
 /* Values may change while a program runs: every question reads the state again. */
 static nvmlReturn_t ask(nvmlDevice_t device) {
     if (!initialised) return UNINITIALIZED;
@@ -113,7 +121,7 @@ nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *out, unsigned int n) {
 nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *out, unsigned int n) { ANSWER(return put(out, n, device->serial)); }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
-    ANSWER_OF("memory", memory->total = device->memory_mib << 20; memory->used = device->used_mib << 20;
+    ANSWER_OF("memory", memory->total = device->memory_mib << 20; memory->used = (device->used_mib + device->held_mib > device->memory_mib ? device->memory_mib : device->used_mib + device->held_mib) << 20;
            memory->free = memory->total - memory->used);
 }
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *rates) {
@@ -132,14 +140,16 @@ nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned int *
 }
 nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, int kind, unsigned int *mhz) {
     if (kind < 0 || kind > 3) return INVALID_ARGUMENT;
-    ANSWER_OF("clocks", *mhz = (unsigned int)(kind == 2 ? device->mem_clock : device->sm_clock));
+    ANSWER_OF("clocks", *mhz = (unsigned int)(kind == 2 ? device->mem_clock
+                                              : works(place(device), now_ns()) && device->top_clock ? device->top_clock
+                                                                                                    : device->sm_clock));
 }
 nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, int kind, unsigned int *mhz) {
     if (kind < 0 || kind > 3) return INVALID_ARGUMENT;
     ANSWER(*mhz = (unsigned int)(kind == 2 ? device->mem_clock : device->max_sm_clock));
 }
 nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *reasons) {
-    ANSWER_OF("clocks", *reasons = device->throttle);
+    ANSWER_OF("clocks", *reasons = works(place(device), now_ns()) ? (unsigned long long)device->throttle_cause : device->throttle);
 }
 nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long *reasons) {
     return nvmlDeviceGetCurrentClocksEventReasons(device, reasons);
@@ -175,7 +185,8 @@ nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major,
 }
 nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, int kind, int counter, unsigned long long *count) {
     if (kind < 0 || kind > 1 || counter < 0 || counter > 1) return INVALID_ARGUMENT;
-    ANSWER_OF("ecc", *count = kind == 0 ? device->ecc_corrected : device->ecc_uncorrected);
+    ANSWER_OF("ecc", *count = kind == 0 ? device->ecc_corrected + device->sram_corrected
+                                        : device->ecc_uncorrected + device->sram_uncorrected);
 }
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending) {
     if (strcmp(device->mig, "N/A") == 0) return NOT_SUPPORTED;
@@ -211,3 +222,6 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device) {
 nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus, nvmlDevice_t *device) {
     return find(bus, offsetof(struct gpu, pci), device);
 }
+
+#include "nvml_health.h"
+#include "nvml_watch.h"
