@@ -13,6 +13,7 @@ from gpuproof.suite import (
     NodeSubject,
     Observe,
     ReadExporter,
+    ReadPrometheus,
     RunExperiment,
     RunWorkload,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "NodeSubject",
     "Observe",
     "ReadExporter",
+    "ReadPrometheus",
     "RunExperiment",
     "RunWorkload",
 ]

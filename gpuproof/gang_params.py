@@ -61,6 +61,7 @@ class Params(BaseModel):
             "warmups": self.warmups,
             "iterations": self.iterations,
             "stall_timeout_s": self.stall_timeout_s,
+            "tool": self.tool,
         }
 
 
@@ -74,3 +75,9 @@ def read_params(given: Mapping[str, Any]) -> Params:
     if params.main_bytes is not None and params.main_bytes not in params.sizes_bytes:
         raise ParamsError("main_bytes: expected one of sizes_bytes: it is the size that the floor is about")
     return params
+
+
+def refuse_tool(stage: str, params: Params) -> None:
+    """nccl-tests run inside a node only: between nodes they need MPI, which an image may not have."""
+    if params.tool != "torch" and stage != "alone":
+        raise ParamsError(f'tool: expected "torch" for the experiment {stage!r}: nccl-tests run inside a node')

@@ -40,8 +40,10 @@ def gang_request(profile: Profile, checks: Mapping[str, str], nodes: Sequence[st
     return GangRequest(sweep, max(one.assemble_timeout_s for one in params.values()))
 
 
-def suite_request(profile: Profile, checks: Mapping[str, str], run_id: str, known: Mapping[str, Node]) -> SuiteRequest:
-    """All that is asked of the gang."""
+def suite_request(
+    profile: Profile, checks: Mapping[str, str], every: Mapping[str, str], run_id: str, known: Mapping[str, Node]
+) -> SuiteRequest:
+    """All that is asked of the gang; `every` are the checks by stage, also those that are not asked or settled."""
     cluster = profile.cluster
     params = params_by_stage(profile, checks)
     leaf = {name: label for name, node in known.items() if (label := _leaf(node))}
@@ -52,15 +54,17 @@ def suite_request(profile: Profile, checks: Mapping[str, str], run_id: str, know
         ranks_per_node=cluster.pod_gpus,
         ring_ceiling_gb_per_s=cluster.ring_ceiling_gb_per_s(),
         rdma_resource=cluster.rdma.resource if cluster.rdma else None,
-        floors=_floors(profile, checks, params),
+        floors=_floors(profile, every),
         leaf=leaf,
     )
 
 
-def _floors(profile: Profile, checks: Mapping[str, str], params: Mapping[str, Params]) -> Floors | None:
+def _floors(profile: Profile, every: Mapping[str, str]) -> Floors | None:
     """From the decisive limits of busbw: the whole set's at its main size, a node's at its own."""
-    if "whole" not in params:
+    checks = {stage: check for stage, check in every.items() if profile.workloads.get(check)}
+    if "whole" not in checks:
         return None
+    params = params_by_stage(profile, checks)
     at = _point(params["whole"].main)
     whole = floor_of(profile.limits_for(checks["whole"]), profile.cluster, at)
     if whole is None:

@@ -78,7 +78,7 @@ def samples(part: GroupPart, asked: Asked) -> tuple[Sample, ...]:
             Sample("busbw_spread", _spread(rates), "1", at),
             Sample("algbw", statistics.median(rates) / bus_factor(timed.collective, asked.ranks), "GB/s", at),
             Sample("time", statistics.median(timed.seconds) * 1e6, "us", at),
-            Sample("wrong_elements", float(timed.wrong), "count", at),
+            Sample("wrong_elements", float(timed.wrong) if timed.wrong >= 0 else math.nan, "count", at),
         ]
     collectives = dict.fromkeys(timed.collective for timed in part.results)
     for collective in collectives:

@@ -146,8 +146,11 @@ class GangSession:
 
     # -- coming together -----------------------------------------------------------------------------------------------
 
-    def assemble(self) -> Assembly:
-        """Bring the gang up. Never raises for what the cluster does: that is why nodes are missing."""
+    def assemble(self, *, though_not_whole: bool = True) -> Assembly:
+        """Bring the gang up. Never raises for what the cluster does: that is why nodes are missing.
+
+        Nobody is ordered to lead where somebody is missing, unless `though_not_whole`.
+        """
         request = self.request.sweep
         job = self._job()
         secret, service, manifest = self.renderer.gang(job, self._secret)
@@ -168,12 +171,13 @@ class GangSession:
         else:
             self._state.job_started(self.name, len(request.candidates), self._seen.now)
             self._wait_for_pods()
+        self._refuse_interrupted()
         missing = self._missing()
         self._members = {node: pod for node, pod in self._state.running.items() if node not in missing}
         for node in request.candidates:
             if node not in self._members:
                 missing.setdefault(node, JobFailure(Reason.NEVER_STARTED, "its pod of the gang does not run"))
-        if self._members and not self.stop.is_set():
+        if self._members and (though_not_whole or not missing):
             missing |= self._lead(self.request.assemble_timeout_s)
         return Assembly(dict(self._members), missing)
 
@@ -203,18 +207,15 @@ class GangSession:
         self._feeds.open(NODES.plural, nodes)
 
     def _wait_for_pods(self) -> None:
-        """Until every pod runs, or one of them cannot: then the gang will never be whole and must not hold the rest."""
+        """Until of each node it is known that its pod runs, or why not; the deadlines of pods bound it."""
         assert self._state is not None
         while not self.stop.is_set():
             self._listen(_TICK_S)
             if self._state.tick(self._seen.read()):
                 self._state.tick(self._seen.now, sure=not self._feeds.blind)
-            if self._missing() or not self._state.open_nodes or self._all_run():
+            self._missing()
+            if set(self._state.running) >= set(self._state.open_nodes):
                 return
-
-    def _all_run(self) -> bool:
-        assert self._state is not None
-        return set(self._state.running) >= set(self._state.open_nodes)
 
     def _missing(self) -> dict[str, JobFailure]:
         assert self._state is not None
@@ -320,8 +321,7 @@ class GangSession:
 
     def _look_after_the_leader(self, heard: float, until: float) -> None:
         assert self._state is not None
-        if self.stop.is_set():
-            raise GangError(JobFailure(Reason.INTERRUPTED, "the run was interrupted before this was known"))
+        self._refuse_interrupted()
         self._listen(0.0)
         if self._state.tick(self._seen.read()):
             self._state.tick(self._seen.now, sure=not self._feeds.blind)
@@ -329,8 +329,13 @@ class GangSession:
             raise _LeaderLostError(self.lost[self._leader])
         now = self.clock()
         if now - heard > _SILENT_S or now > until:
-            said = f"the pod that leads the gang says nothing for {now - heard:.0f} s; look at {self._leader}"
+            what = f"says nothing for {now - heard:.0f} s" if now <= until else "is late with its answer"
+            said = f"the pod that leads the gang {what}; look at {self._leader}"
             raise _LeaderLostError(JobFailure(Reason.NODE_LOST, said))
+
+    def _refuse_interrupted(self) -> None:
+        if self.stop.is_set():
+            raise GangError(JobFailure(Reason.INTERRUPTED, "the run was interrupted before this was known"))
 
     def _lose_leader(self, error: _LeaderLostError) -> None:
         """The next index leads; what the API says of the lost one is worth more than a broken stream."""
@@ -386,14 +391,20 @@ class GangSession:
                     raise GangError(JobFailure(Reason.TRUNCATED_MEASUREMENT, said))
                 return tuple(found[place] for place in range(len(groups)))
 
+    def pod(self, node: str) -> str:
+        """The node's pod."""
+        return self._members[node][0]
+
     def index(self, node: str) -> int:
         """The node's pod's index."""
         return self._members[node][1]
 
-    def spec_of(self, node: str, container: str = MEASURE) -> Mapping[str, Any]:
-        """The resource limits of the node's pod, as the API server has them now."""
-        pod = self.cluster.get(PODS, self._members[node][0], namespace=self.renderer.namespace)
-        return _limits(pod, container)
+    def granted(self) -> dict[str, Mapping[str, Any]]:
+        """The resource limits of each node's pod, by node, as the API server has them now; raises `ClusterError`."""
+        listing = self.cluster.list_objects(
+            PODS, namespace=self.renderer.namespace, label_selector=f"{SWEEP_LABEL}={self.name}"
+        )
+        return {raw.text(pod, "spec", "nodeName"): _limits(pod, MEASURE) for pod in listing.items}
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpuproof import gang_blame, gang_results
+from gpuproof.cluster import raw
+from gpuproof.cluster.port import ClusterError
 from gpuproof.expectation import Scalar
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.gang_pairs import ladder, rounds_of_pairs
@@ -69,15 +71,19 @@ class GangSuite:
             self._answer_all(failure)
 
     def _run(self) -> None:
-        assembly = self.session.assemble()
+        assembly = self.session.assemble(though_not_whole="alone" in self.request.params)
         for node, failure in assembly.missing.items():
             self.session.lost.setdefault(node, failure)
         present = [node for node in self.session.present if node not in assembly.missing]
         if present and "alone" in self.request.params:
             self._alone(present)
-        if not assembly.whole:
+        if assembly.whole:
+            self.measure()
+        else:
             self._not_whole(assembly)
-            return
+
+    def measure(self) -> None:
+        """All stages of a whole gang but the first; the session stays open."""
         for stage, work in (
             ("whole", self._all_together),
             ("ladder", self._ladder),
@@ -184,14 +190,20 @@ class GangSuite:
         rounds: list[tuple[GroupPart, Asked]] = []
         for pairs in rounds_of_pairs(list(self.nodes), params.partners):
             rounds += self._experiment(pairs, params)
+        try:
+            granted = self.session.granted()
+        except ClusterError as error:
+            raise GangError(JobFailure(error.reason, f"the gang's pods cannot be listed: {error.message}")) from error
+        resource = self.request.rdma_resource or ""
         for node in self.nodes:
-            self._answer("transport", node, self._witnesses(node, rounds, params))
+            held = raw.text(granted.get(node, {}), resource)
+            self._answer("transport", node, self._witnesses(node, rounds, params, held))
 
-    def _witnesses(self, node: str, rounds: Sequence[tuple[GroupPart, Asked]], params: Params) -> Answer:
+    def _witnesses(self, node: str, rounds: Sequence[tuple[GroupPart, Asked]], params: Params, held: str) -> Answer:
         if len(self.nodes) < 2:
             said = "a node alone has nobody to exchange data with; ask it together with others"
             return JobFailure(Reason.UNVISITED, said)
-        return witnesses(node, rounds, self.session, params, self.request.run_id, self.request.rdma_resource or "")
+        return witnesses(node, rounds, self.session.lost.get(node), params, self.request.run_id, held)
 
     # -- localisation --------------------------------------------------------------------------------------------------
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuproof import gang_results
-from gpuproof.cluster import raw
-from gpuproof.cluster.port import ClusterError
 from gpuproof.failure import JobFailure
 from gpuproof.gang_params import Params
 from gpuproof.gang_results import Asked
-from gpuproof.gang_session import GangSession
 from gpuproof.gang_wire import GroupPart, NodePart
 from gpuproof.suite import Answer
 from workloads.contract import Fact, Sample
@@ -30,26 +27,24 @@ def expected_bytes(params: Params) -> int:
 def witnesses(
     node: str,
     groups: Sequence[tuple[GroupPart, Asked]],
-    session: GangSession,
+    lost: JobFailure | None,
     params: Params,
     run_id: str,
-    rdma_resource: str,
+    granted: str,
 ) -> Answer:
-    """The node's measurement: samples and facts of all three witnesses."""
+    """The node's measurement: samples and facts of all three witnesses.
+
+    `lost` is why the node is no longer there, `granted` what its pod's spec holds of the RDMA resource (text).
+    """
     mine = [(part, asked, index) for part, asked in groups for index, name in asked.nodes.items() if name == node]
     good = [(p, a, i) for p, a, i in mine if p.outcome == gang_results.MEASURED and not gang_results.refusal(p, a)]
     if not good:
-        failure = session.lost.get(node)
-        if failure is not None:
-            return failure
+        if lost is not None:
+            return lost
         said = "; ".join(gang_results.outcome_text(part, asked) for part, asked, _ in mine) or "it had no partner"
         return gang_results.plain(run_id, world_size=0, hosts=0, node=node, facts={"outcome": said})
     part, asked, index = max(good, key=lambda one: one[0].nodes[one[2]].rdma.sent_bytes)
     one = part.nodes[index]
-    try:
-        granted = raw.text(session.spec_of(node), rdma_resource)
-    except ClusterError as error:
-        return JobFailure(error.reason, f"the pod on {node} cannot be read: {error.message}")
     wanted = expected_bytes(params)
     samples = [
         Sample("rdma_sent_share", one.rdma.sent_bytes / wanted, "1"),

@@ -34,7 +34,7 @@ from gpuproof.cluster.kube import connect
 from gpuproof.cluster.port import Cluster, ClusterError
 from gpuproof.decision import Decision
 from gpuproof.expectation import State
-from gpuproof.gang_params import STAGES, ParamsError, read_params
+from gpuproof.gang_params import STAGES, ParamsError, read_params, refuse_tool
 from gpuproof.gang_results import WORKLOAD as GANG_WORKLOAD
 from gpuproof.manifests import ManifestError, check_pod_settings
 from gpuproof.noted import noting
@@ -296,7 +296,7 @@ def _refuse_experiments(checks: Sequence[Check], profile: Profile) -> None:
             if profile.checks[check.name].state is State.NOT_APPLICABLE:
                 continue
             try:
-                read_params(profile.workloads.get(check.name, {}))
+                refuse_tool(stage, read_params(profile.workloads.get(check.name, {})))
             except ParamsError as error:
                 raise LaunchError(
                     f"{profile.path}: [workload.{check.name}] {error}\n"

@@ -27,6 +27,7 @@ from gpuproof.suite import (
     NodeSubject,
     Observe,
     ReadExporter,
+    ReadPrometheus,
     RunExperiment,
     RunWorkload,
     Subject,
@@ -274,6 +275,7 @@ def kill_training(request: pytest.FixtureRequest) -> KillTraining:
     return ask
 
 
+@pytest.fixture
 def read_exporter(request: pytest.FixtureRequest) -> ReadExporter:
     """What a node's metrics exporter tells."""
     run = _launched(request.config).run
@@ -281,6 +283,18 @@ def read_exporter(request: pytest.FixtureRequest) -> ReadExporter:
 
     def read(subject: NodeSubject, seen: Answer) -> Answer:
         return run.read_exporter(check, subject, seen)
+
+    return read
+
+
+@pytest.fixture
+def read_prometheus(request: pytest.FixtureRequest) -> ReadPrometheus:
+    """What Prometheus keeps of a node's GPUs."""
+    run = _launched(request.config).run
+    check, _ = _identity(request.node)
+
+    def read(subject: NodeSubject, seen: Answer) -> Answer:
+        return run.read_prometheus(check, subject, seen)
 
     return read
 

@@ -155,7 +155,7 @@ def _checked(chain: Chain, path: Path, known_checks: Mapping[str, Asks], today: 
     checks, origins = merge_checks(chain, top, known_checks)
     limits = merge_limits(chain, cluster, checks, origins, known_checks)
     refuse_undecided_checks(top, checks, limits)
-    refuse_unheld_extras(chain, cluster, limits)
+    refuse_unheld_extras(chain, cluster, checks, limits)
     return Profile(
         name=top_file.profile,
         path=path,

@@ -135,8 +135,8 @@ class Run:
         baseline = self.setting.baseline
         if baseline is not None and baseline.simulated != self.simulated:
             raise WrongClusterError(
-                f"the baseline, run {baseline.run}, says simulated = {baseline.simulated}, and this cluster the "
-                "opposite: numbers of the two say nothing about each other"
+                f"the baseline, run {baseline.run}, says simulated = {baseline.simulated}, this cluster the opposite: "
+                "their numbers say nothing about each other"
             )
         if ClusterSubject().name in self._nodes:
             raise WrongClusterError('a node of the pool is called "cluster", which is the name of the whole; rename it')
@@ -315,8 +315,11 @@ class Run:
 
     def ask_gang(self, check: str, stage: str, subject: Subject) -> Answer:
         """Have the gang do all that is asked of it, once; wait for what this stage says of this subject."""
+        missing = [node for node in self.plan.nodes if node.missing]
         if isinstance(subject, NodeSubject) and subject.missing:
-            return self._hand_out(check, subject, self._missing(subject))
+            return self._absent(check, subject)
+        if isinstance(subject, ClusterSubject) and missing:
+            return self._hand_out(check, subject, self._missing(missing[0]))
         if self._gang is None:
             self._gang = self._start_gang()
         if self._compares_with_fleet(check):
@@ -326,14 +329,11 @@ class Run:
     def _start_gang(self) -> Gang:
         asked = self.setting.checks
         stages = {stage: check.name for check in asked for stage in check.experiments if self._wanted(check)}
-        nodes = tuple(
-            node.name
-            for node in self.plan.nodes
-            if not node.missing and any(self._fit(check, node.name) for check in stages.values())
-        )
+        nodes = tuple(node.name for node in self.plan.nodes if not node.missing and self._belongs(node.name, stages))
         gang = Gang()
         request = gang_requests.gang_request(self.setting.profile, stages, nodes)
-        suite = gang_requests.suite_request(self.setting.profile, stages, self.setting.run_id, self._nodes)
+        every = {stage: check.name for check in asked for stage in check.experiments}
+        suite = gang_requests.suite_request(self.setting.profile, stages, every, self.setting.run_id, self._nodes)
 
         def work() -> None:
             with self._one_sweep:
@@ -345,6 +345,13 @@ class Run:
 
         gang.start(work, lambda stage, subject, answer: self._gang_said(stages[stage], subject, answer), _explain)
         return gang
+
+    def _belongs(self, node: str, stages: Mapping[str, str]) -> bool:
+        """Whether something is asked of the node, alone or with all others, that nothing speaks against."""
+        return any(
+            self._fit(check, node) and not {(check, node), (check, ClusterSubject().name)}.isdisjoint(self.asked)
+            for check in stages.values()
+        )
 
     def _wanted(self, check: Check) -> bool:
         """Whether anything of the check is asked and open."""
@@ -368,6 +375,12 @@ class Run:
         if subject.missing:
             return self._absent(check, subject)
         return self._saw(check, subject, self._telemetry.export(check, subject.name, seen))
+
+    def read_prometheus(self, check: str, subject: NodeSubject, seen: Answer) -> Answer:
+        """What Prometheus keeps of the GPUs that a pod on the node saw."""
+        if subject.missing:
+            return self._absent(check, subject)
+        return self._saw(check, subject, self._telemetry.recording(check, subject.name, seen))
 
     def follow_load(self, check: str, subject: NodeSubject, load: Answer) -> Answer:
         """What the exporter told while this check's load held the GPUs, and after all of it was gone."""

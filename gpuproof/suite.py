@@ -71,6 +71,12 @@ class ReadExporter(Protocol):
     def __call__(self, subject: NodeSubject, seen: Answer) -> Answer: ...
 
 
+class ReadPrometheus(Protocol):
+    """Read what Prometheus keeps of a node's GPUs, beside what a pod on it saw of them."""
+
+    def __call__(self, subject: NodeSubject, seen: Answer) -> Answer: ...
+
+
 class FollowLoad(Protocol):
     """What the node's metrics exporter told while a load of this check held its GPUs, and after it."""
 

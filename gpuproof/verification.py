@@ -63,10 +63,7 @@ def verify(directory: Path, *, allowed_signers: Path | None = None, identity: st
     decided = any(line["event"] == "decision" for line in lines)
     if not sealed and not decided:
         return Verification(False, (), (), ("the run was killed before it was decided; --resume continues it",))
-    try:
-        said += _judged_again(lines, directory)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        said.append(f"the record is not one that gpuproof writes: {type(error).__name__}: {error}")
+    said += judged_again(lines, directory)
     view = RunView.from_record(lines)
     made_with = view.run.gpuproof
     if made_with == __version__:
@@ -80,6 +77,14 @@ def verify(directory: Path, *, allowed_signers: Path | None = None, identity: st
     return Verification(
         sealed, tuple(changed), tuple(said), tuple(notes), view.decision.outcome, len(view.subjects), digest
     )
+
+
+def judged_again(lines: Sequence[Mapping[str, Any]], directory: Path) -> list[str]:
+    """What in these lines does not follow from their measurements and from the profile in the folder, in words."""
+    try:
+        return list(_judged_again(lines, directory))
+    except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
+        return [f"the record is not one that gpuproof writes: {type(error).__name__}: {error}"]
 
 
 def _judged_again(lines: Sequence[Mapping[str, Any]], directory: Path) -> Iterator[str]:

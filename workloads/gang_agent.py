@@ -12,10 +12,9 @@ import contextlib
 import os
 import secrets
 import socket
-import sys
 import threading
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, NoReturn, Optional
 
 from workloads.contract import could_not, identity, leave_on_sigterm, parameters
 from workloads.gang_leader import Leader
@@ -46,7 +45,6 @@ class Agent:
         self._leader: Optional[Channel] = None
         self._ranks: Optional[NodeRanks] = None
         self.refused: List[str] = []
-        self.over = threading.Event()
 
     def serve(self, listener: socket.socket) -> None:
         """Take connections for ever, each in a thread of its own."""
@@ -111,9 +109,6 @@ class Agent:
                 threading.Thread(target=self._run, args=(channel, message["run"]), daemon=True).start()
             elif "abort" in message and self._ranks is not None:
                 self._ranks.abort()
-            elif "finish" in message:
-                channel.send({"finished": True})
-                self.over.set()
 
     def _run(self, channel: Channel, order: Dict[str, Any]) -> None:
         order["node"] = self._who["node"]
@@ -138,7 +133,7 @@ class Agent:
 def interfaces_for(network: str, fallback: str, found: List[Any]) -> List[str]:
     """Where ranks without verbs (gloo) send: the active adapters' interfaces, or the pod's own one."""
     active = [port.interface for port in found if port.active and port.interface]
-    return active if network == "rdma" and active else [fallback]
+    return active if network == "rdma" and active else [fallback] if fallback else []
 
 
 def moved(before: List[Any]) -> Dict[str, Any]:
@@ -161,8 +156,8 @@ def moved(before: List[Any]) -> Dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Serve and watch for orders until told to finish."""
+def main() -> NoReturn:
+    """Serve, and watch for orders, until the pod ends."""
     leave_on_sigterm()
     options = parameters()
     try:
@@ -187,13 +182,13 @@ def main() -> None:
     listener = socket.create_server((address, PORT), family=family, backlog=64)
     threading.Thread(target=agent.serve, args=(listener,), daemon=True).start()
     leader = Leader(secret, lines, [str(host) for host in options["hosts"]], PORT)
-    watch_orders(OrderBook(secret, str(who["run_id"])), agent, leader, lines)
+    watch_orders(OrderBook(secret, str(who["run_id"])), leader, lines)
 
 
-def watch_orders(book: OrderBook, agent: Agent, leader: Leader, lines: LineWriter) -> None:
-    """Obey each new order in the file; returns when the gang is to end."""
+def watch_orders(book: OrderBook, leader: Leader, lines: LineWriter) -> NoReturn:
+    """Obey each new order in the file for ever: a gang ends with its Job."""
     last = ""
-    while not agent.over.is_set():
+    while True:
         text = read_order()
         if text and text != last:
             last = text
@@ -201,8 +196,7 @@ def watch_orders(book: OrderBook, agent: Agent, leader: Leader, lines: LineWrite
                 leader.obey(book.read(text))
             except (Refused, ValueError, KeyError, TypeError) as error:
                 lines.write({"refused": "%s: %s" % (type(error).__name__, error)})
-        agent.over.wait(_POLL_S)
-    leader.close()
+        time.sleep(_POLL_S)
 
 
 def read_order() -> str:
@@ -232,5 +226,3 @@ def interface_of(address: str) -> str:
 
 if __name__ == "__main__":
     main()
-    sys.stdout.flush()
-    os._exit(0)

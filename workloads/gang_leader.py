@@ -47,16 +47,8 @@ class Leader:
             self._assemble(order)
         elif kind == "experiment":
             self._experiment(order)
-        elif kind == "finish":
-            self._finish()
         else:
             raise ValueError("an order of the kind %r" % kind)
-
-    def close(self) -> None:
-        """Say that nothing follows, if this pod ever led."""
-        self._drop_all()
-        if self._epoch:
-            self._lines.end()
 
     def _beat(self) -> None:
         """A line every few seconds: a leader that is silent for long is lost, and the harness must be able to tell."""
@@ -135,7 +127,7 @@ class Leader:
             return {"outcome": "broken", "nodes": {str(index): {"outcome": "lost"} for index in absent}}
         agents = {index: self._agents[index] for index in group}
         # Where one member has no working adapter the ranks of its group can meet on the pods' own network only.
-        rdma = all(agent.hello.get("ports") and _active(agent) for agent in agents.values())
+        rdma = all(_active(agent) for agent in agents.values())
         first = agents[group[0]]
         port = _FIRST_PORT + (self._epoch * 997 + int(order["number"])) % _PORTS
         common = dict(
@@ -202,15 +194,6 @@ class Leader:
         found["nodes"] = nodes
         return found
 
-    # -- the end -------------------------------------------------------------------------------------------------------
-
-    def _finish(self) -> None:
-        def finish(index: int) -> None:
-            self._agents[index].finish()
-
-        _all_at_once(finish, list(self._agents))
-        self._lines.write({"finished": self._epoch})
-
     def _drop_all(self) -> None:
         for agent in self._agents.values():
             agent.close()
@@ -242,13 +225,6 @@ class _Agent:
         """Have it kill its ranks."""
         try:
             self._channel.send({"abort": True})
-        except OSError as error:
-            self._lose(str(error))
-
-    def finish(self) -> None:
-        """Have it end."""
-        try:
-            self._channel.send({"finish": True})
         except OSError as error:
             self._lose(str(error))
 
@@ -319,7 +295,7 @@ class _Agent:
 
 
 def _active(agent: _Agent) -> bool:
-    return all(bool(port[1]) for port in agent.hello.get("ports") or [])
+    return any(bool(port[1]) for port in agent.hello.get("ports") or [])
 
 
 def _one_of(found: List[List[int]]) -> int:

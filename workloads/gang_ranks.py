@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import queue
+import re
 import shutil
 import signal
 import subprocess
@@ -19,13 +20,18 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
 
-from workloads import gang_zygote, nccl_log
+from workloads import gang_zygote, nccl_log, nccl_tests
 from workloads.all_reduce import STAGES
 
 _START = "import runpy, sys; sys.path.insert(0, %r); runpy.run_module(%r, run_name='__main__')"
 _AFTER_A_DEATH_S = 0.5
 """The ranks beside a dead one wait for it for ever: they get this long to say why they, too, must end."""
 _LAST_WORDS = 300
+_SECOND_HAND = re.compile(
+    r"[Cc]onnection (?:was )?(?:closed|reset)|[Bb]roken pipe|[Ss]ocket closed|[Rr]emote (?:peer|process)|"
+    r"ncclRemoteError|failed to recv|[Tt]imed out|[Tt]imeout|Connection refused"
+)
+"""Last words of a rank that ended because another one had: gloo's, the store's and NCCL's words for it."""
 
 
 class Zygote:
@@ -76,6 +82,8 @@ class NodeRanks:
         self._codes: Dict[int, int] = {}
         self._aborted = threading.Event()
         self._first_dead: Optional[int] = None
+        self._killed_from_outside: Optional[int] = None
+        self._killing = False
 
     def abort(self) -> None:
         """Kill the ranks; `run` then returns what they had said."""
@@ -83,6 +91,8 @@ class NodeRanks:
 
     def run(self) -> Dict[str, Any]:
         """Fork, wait, kill what is left at the time limit; the node's part of the result."""
+        if self._order.get("tool") == "nccl-tests":
+            return nccl_tests.run_node(self._order)
         folder = Path(tempfile.mkdtemp(prefix="gpuproof-ranks-"))
         try:
             return self._run(folder)
@@ -156,12 +166,22 @@ class NodeRanks:
             self._codes[int(word["rank"])] = int(word["code"])
             if int(word["code"]) != 0 and self._first_dead is None and not self._aborted.is_set():
                 self._first_dead = int(word["rank"])
+                if int(word["code"]) == -signal.SIGKILL and not self._killing:
+                    self._killed_from_outside = self._first_dead  # out of memory, as a rule
                 return min(until, time.monotonic() + _AFTER_A_DEATH_S)
         elif "over" in word:
             return 0.0
         return until
 
+    def _died_of_itself(self, logs: Dict[int, str]) -> Optional[int]:
+        """The first rank that ended badly, and not only because another one was gone; None where there is none."""
+        for rank, code in self._codes.items():
+            if code not in (0, -signal.SIGKILL) and not _SECOND_HAND.search(last_words(logs[rank])):
+                return rank
+        return self._killed_from_outside
+
     def _kill(self) -> None:
+        self._killing = True
         for pid, rank in self._pids.items():
             if rank not in self._codes:
                 for send in (os.killpg, os.kill):
@@ -173,7 +193,8 @@ class NodeRanks:
     ) -> Dict[str, Any]:
         census = {str(rank): _progress(words) for rank, words in said.items()}
         finished = all(progress["stage"] == "done" for progress in census.values())
-        outcome = "measured" if finished else "hung" if hung else "aborted" if self._first_dead is None else "died"
+        dead = self._died_of_itself(logs)
+        outcome = "measured" if finished else "hung" if hung else "aborted" if dead is None else "died"
         results = [[word["result"] for word in words if "result" in word] for words in said.values()]
         reached = [word for words in said.values() for word in words if word.get("stage") == "communicator"]
         found: Dict[str, Any] = {
@@ -183,10 +204,9 @@ class NodeRanks:
             "world": sorted({int(word["world"]) for word in reached}),
             "hosts": sorted({int(word["hosts"]) for word in reached}),
         }
-        if self._first_dead is not None:
-            code = self._codes[self._first_dead]
-            found["dead_rank"], found["exit_code"] = self._first_dead, code
-            found["said"] = last_words(logs[self._first_dead])
+        if outcome == "died" and dead is not None:
+            found["dead_rank"], found["exit_code"] = dead, self._codes[dead]
+            found["said"] = last_words(logs[dead])
         nccl = nccl_log.read_folder(str(folder))
         if nccl is not None:
             found["nccl"] = nccl

@@ -60,7 +60,7 @@ CLASSES: Tuple[Tuple[str, str, str], ...] = (
     ),
     (
         "plugin_not_loaded",  # NVIDIA/nccl#1273
-        r"NET/Plugin[^\n]*(?:[Cc]ould not find|[Ff]ailed to (?:load|find|open)|No plugin found)[^\n]*nccl-net-\w+\.so",
+        r"NET/Plugin[^\n]*(?:[Cc]ould not find|[Ff]ailed to \w+|No plugin found)[^\n]*nccl-net[\w-]*\.so",
         "the network plug-in that the environment names is not in the image, or does not load there",
     ),
     (

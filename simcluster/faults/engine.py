@@ -16,7 +16,7 @@ from simcluster.faults.admission import CapJobRetries, ForbidJobPods, LimitGpuMe
 from simcluster.node.context import GPU_RESOURCE, Site
 from simcluster.node.kubelet import NodeKubelet
 from simcluster.objectstore import ObjectStore
-from simcluster.topology import Topology
+from simcluster.topology import Prometheus, Topology
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +54,8 @@ class FaultEngine:
                 changes["second_exporter"] = action.node
             elif isinstance(action, file.SetExporterInterval):
                 changes["dcgm_interval_ms"] = action.interval_ms
+            elif isinstance(action, file.SetPrometheus):
+                changes["prometheus"] = Prometheus(**action.model_dump(exclude={"do"}))
         return topology.model_copy(update=changes)
 
     def hooks(self) -> list[AdmissionHook]:

@@ -249,6 +249,15 @@ class SecondExporter(_Strict):
     node: str
 
 
+class SetPrometheus(_Strict):
+    """The Prometheus of the cluster is set up otherwise: fields as in `topology.Prometheus`."""
+
+    do: Literal["set-prometheus"]
+    interval_s: Annotated[float, Field(gt=0)] = 1.0
+    honor_labels: bool = True
+    leaves_out: str = ""
+
+
 class SetExporterInterval(_Strict):
     """Every metrics exporter looks at its GPUs only once in `interval_ms`."""
 
@@ -280,6 +289,7 @@ Action = Annotated[
     | RemoveExporter
     | SecondExporter
     | SetExporterInterval
+    | SetPrometheus
     | Outage
     | Exposure,
     Field(discriminator="do"),

@@ -147,7 +147,9 @@ class ToyCluster:
             self.lists += 1
             if self.refuse_lists is not None:
                 raise self.refuse_lists
-            return Listing(tuple(self._pods.values()), str(self._version))
+            wanted = dict(pair.split("=", 1) for pair in label_selector.split(",") if "=" in pair).items()
+            found = [pod for pod in self._pods.values() if wanted <= pod["metadata"].get("labels", {}).items()]
+            return Listing(tuple(found), str(self._version))
 
     def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Raw:
         """Nothing is ever found."""
