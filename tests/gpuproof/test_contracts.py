@@ -45,6 +45,7 @@ def test_public_names() -> None:
         "NodeSubject",
         "Observe",
         "ReadExporter",
+        "ReadPrometheus",
         "RunExperiment",
         "RunWorkload",
     ]
