@@ -80,10 +80,10 @@ def read_limit(table: LimitTable, source: Source, index: int, cluster: ClusterEx
     )
 
 
-def refuse_duplicates(tables: Sequence[LimitTable], source: Source) -> None:
+def refuse_duplicates(tables: Sequence[tuple[int, LimitTable]], source: Source) -> None:
     """Refuse two limits of one file that speak about the same number with the same severity and kind of bound."""
     seen: dict[tuple[Any, ...], int] = {}
-    for index, table in enumerate(tables):
+    for index, table in tables:
         key = (*limit_key(table), table.severity, table.of)
         if key in seen:
             raise source.error(
