@@ -23,6 +23,7 @@ from gpuproof.suite import (
     FollowLoad,
     GangSubject,
     Hold,
+    KillTraining,
     NodeSubject,
     Observe,
     ReadExporter,
@@ -271,6 +272,18 @@ def run_experiment(request: pytest.FixtureRequest) -> RunExperiment:
 
     def ask(name: str, subject: Subject) -> Answer:
         return run.ask_gang(check, name, subject)
+
+    return ask
+
+
+@pytest.fixture
+def kill_training(request: pytest.FixtureRequest) -> KillTraining:
+    """Kill the run's training in this way and wait for what comes back."""
+    run = _launched(request.config).run
+    check, _ = _identity(request.node)
+
+    def ask(how: str, subject: ClusterSubject) -> Answer:
+        return run.kill_training(check, how, subject)
 
     return ask
 

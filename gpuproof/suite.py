@@ -50,6 +50,12 @@ class RunWorkload(Protocol):
     def __call__(self, name: str, subject: NodeSubject) -> Answer: ...
 
 
+class KillTraining(Protocol):
+    """Kill a distributed training in this way (or go on elsewhere) and wait for what comes back of it."""
+
+    def __call__(self, how: str, subject: ClusterSubject) -> Answer: ...
+
+
 class RunExperiment(Protocol):
     """Run an experiment of the gang (one pod a node, all GPUs, for all network checks together); wait for its answer.
 

@@ -178,6 +178,14 @@ class Cluster(Protocol):
         """
         ...
 
+    def evict(self, namespace: str, pod: str) -> None:
+        """Ask for the pod's eviction (policy/v1), with the pod's own grace period."""
+        ...
+
+    def execute(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> int | None:
+        """Run a command in a container and wait for its end; its exit code, None where the server did not say."""
+        ...
+
     def follow_log(self, namespace: str, pod: str, container: str, *, since: str = "") -> LogStream:
         """A container's log from its beginning, or from about `since` (RFC 3339) on, and what is written from now on.
 

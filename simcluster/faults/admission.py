@@ -6,7 +6,7 @@ Owns which objects they alter or refuse. Pure: they see one object at a time.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from simcluster.api.port import ApiError, Object
@@ -37,6 +37,30 @@ class LimitGpuMemory:
                 container["resources"]["limits"]["memory"] = self._memory
                 container["resources"].setdefault("requests", {})["memory"] = self._memory
         return changed
+
+
+class PatchSource:
+    """Exchanges a text in one file of every new ConfigMap that has it."""
+
+    def __init__(self, file: str, change: Callable[[str], str]) -> None:
+        self._file, self._change = file, change
+
+    def __call__(self, resource: str, operation: Operation, obj: Object) -> Object:
+        """The ConfigMap with the text exchanged; anything else as it is."""
+        data = obj.get("data") or {}
+        if resource != "configmaps" or operation != "CREATE" or self._file not in data:
+            return obj
+        return {**obj, "data": {**data, self._file: self._change(data[self._file])}}
+
+
+class CapJobRetries:
+    """Sets every new Job's retries to none."""
+
+    def __call__(self, resource: str, operation: Operation, obj: Object) -> Object:
+        """The Job without retries; anything else as it is."""
+        if resource != "jobs" or operation != "CREATE" or not obj["spec"].get("backoffLimitPerIndex"):
+            return obj
+        return {**obj, "spec": {**obj["spec"], "backoffLimitPerIndex": 0}}
 
 
 class ForbidJobPods:

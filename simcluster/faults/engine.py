@@ -12,7 +12,13 @@ from typing import Protocol
 
 from simcluster.api.port import AdmissionHook, ApiError, Client, Object
 from simcluster.faults import exposure, file, outages
-from simcluster.faults.admission import ChangeStorageClass, ForbidJobPods, LimitGpuMemory
+from simcluster.faults.admission import (
+    CapJobRetries,
+    ChangeStorageClass,
+    ForbidJobPods,
+    LimitGpuMemory,
+    PatchSource,
+)
 from simcluster.node.context import GPU_RESOURCE, Site
 from simcluster.node.kubelet import NodeKubelet
 from simcluster.objectstore import ObjectStore
@@ -64,6 +70,10 @@ class FaultEngine:
         for action in self._actions_at_start():
             if isinstance(action, file.LimitMemory):
                 hooks.append(LimitGpuMemory(action.container, action.memory))
+            elif isinstance(action, file.PatchWorkload):
+                hooks.append(PatchSource(action.file, action.applied))
+            elif isinstance(action, file.CapRetries):
+                hooks.append(CapJobRetries())
             elif isinstance(action, file.ForbidPods):
                 hooks.append(ForbidJobPods(action.message))
             elif isinstance(action, file.ExhaustQuota):

@@ -60,6 +60,14 @@ STORAGE_CLASSES: Final = (
         default=True,
         parameters={"read-mib-per-s": "400", "write-mib-per-s": "200"},
     ),
+    # Where a site keeps its checkpoints apart from everything else.
+    _storage_class(
+        "checkpoints-rwx",
+        SHARED,
+        "Immediate",
+        default=False,
+        parameters={"read-mib-per-s": "400", "write-mib-per-s": "200"},
+    ),
     _storage_class("local-rwo", LOCAL, WAIT, default=False),
     # A faulty one: files appear late on other nodes, and every third that is written is lost.
     _storage_class(
