@@ -41,6 +41,7 @@ def test_public_names() -> None:
         "FollowLoad",
         "GangSubject",
         "Hold",
+        "KillTraining",
         "NodeSubject",
         "Observe",
         "ReadExporter",
