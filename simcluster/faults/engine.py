@@ -120,6 +120,8 @@ class FaultEngine:
                 _change_software(kubelet, action)
             elif isinstance(action, file.ShowAllGpus | file.ObeyVisibleDevices | file.ForgetGrants):
                 _loosen(kubelet, action)
+            elif isinstance(action, file.TroubleRdma):
+                _trouble_rdma(kubelet, action)
             elif isinstance(action, file.RemoveBoard):
                 _remove_board(kubelet, action.gpu)
             elif isinstance(action, file.VanishNode):
@@ -167,13 +169,16 @@ def _alter(kubelet: NodeKubelet, action: file.Action) -> None:
         case file.TruncateMessages():
             node.troubles.message_limit = action.keep_bytes
         case _:
-            _alter_exporter(kubelet, action)
+            _alter_addons(kubelet, action)
 
 
-def _alter_exporter(kubelet: NodeKubelet, action: file.Action) -> None:
+def _alter_addons(kubelet: NodeKubelet, action: file.Action) -> None:
     node = kubelet.node
     if isinstance(action, file.RemoveExporter):
         node.labels["nvidia.com/gpu.deploy.dcgm-exporter"] = "false"
+        return
+    if isinstance(action, file.RemoveLabel):
+        node.labels.pop(action.label, None)
         return
     if not isinstance(action, file.TroubleExporter):
         raise TypeError(f"no node can carry out {action.do}")
@@ -212,6 +217,20 @@ def _loosen(kubelet: NodeKubelet, action: file.ShowAllGpus | file.ObeyVisibleDev
             node.troubles.obeys_visible_devices = True
         case file.ForgetGrants():
             node.devices.forgetful = True
+
+
+def _trouble_rdma(kubelet: NodeKubelet, action: file.TroubleRdma) -> None:
+    rdma = kubelet.node.rdma
+    if rdma is None:
+        return
+    if action.offers is not None:
+        kubelet.node.devices.offer(rdma.model.resource, action.offers)
+    if action.stray:
+        rdma.plug_in_stray()
+    rdma.troubles.hides = action.hides
+    rdma.troubles.no_verbs_files = action.no_verbs_files
+    rdma.troubles.leaks = action.leaks
+    rdma.troubles.locked_kib = action.locked_kib
 
 
 def _remove_board(kubelet: NodeKubelet, index: int) -> None:

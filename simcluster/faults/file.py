@@ -262,8 +262,34 @@ class SetExporterInterval(_Strict):
     interval_ms: Annotated[int, Field(gt=0)]
 
 
+class TroubleRdma(_Strict):
+    """What is wrong with how a node hands out RDMA adapters; fields as of `hardware.rdma.RdmaTroubles`.
+
+    `offers`: the device plugin has so many units. `stray`: who is granted any adapter gets one of another network too.
+    """
+
+    do: Literal["trouble-rdma"]
+    node: str
+    offers: Annotated[int, Field(ge=0)] | None = None
+    hides: bool = False
+    stray: bool = False
+    no_verbs_files: bool = False
+    leaks: Literal["", "files", "adapters"] = ""
+    locked_kib: Annotated[int, Field(gt=0)] | None = None
+
+
+class RemoveLabel(_Strict):
+    """A node does not carry a label: feature discovery does not run there, or sees nothing."""
+
+    do: Literal["remove-label"]
+    node: str
+    label: str
+
+
 Action = Annotated[
     OfferGpus
+    | TroubleRdma
+    | RemoveLabel
     | BreakGpu
     | HideGpus
     | ShowAllGpus
