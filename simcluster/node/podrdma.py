@@ -110,7 +110,8 @@ class PodRdma:
         for name in names:
             for kind in kinds:
                 (devices / f"{kind}{rdma.adapters[name].index}").touch()
-        return str(devices), "/dev/infiniband", True
+        # Writable, as character devices are opened for both even on a mount that is read-only.
+        return str(devices), "/dev/infiniband", False
 
     def _leaked(self, rdma: NodeRdma, container: Object, variables: dict[str, str]) -> list[tuple[str, str, bool]]:
         """What a container that asked for nothing gets where the node hands adapters to everybody."""
