@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # One worker a core, two at least: many tests wait for the simulated cluster rather than compute.
 WORKERS ?= 3
 
-.PHONY: help demo test check lint types imports bench mutate clean-venv
+.PHONY: help demo test check lint types imports bench localisation mutate clean-venv
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -42,6 +42,9 @@ check: lint types imports test ## what CI runs
 
 bench: $(STAMP) ## performance, measured: requests, bytes, seconds
 	$(BIN)/python -m tests.bench
+
+localisation: $(STAMP) ## who is to blame for a slow all-reduce: the planner against simulated fabrics
+	$(BIN)/python -m tests.localisation
 
 mutate: $(STAMP) ## mutation tests of the judging
 	$(BIN)/python -m tests.mutation

@@ -7,10 +7,13 @@ from gpuproof.suite import (
     Answer,
     ClusterSubject,
     FollowLoad,
+    GangSubject,
     Hold,
     NodeSubject,
     Observe,
     ReadExporter,
+    ReadPrometheus,
+    RunExperiment,
     RunWorkload,
 )
 
@@ -18,10 +21,13 @@ __all__ = [
     "Answer",
     "ClusterSubject",
     "FollowLoad",
+    "GangSubject",
     "Hold",
     "NodeSubject",
     "Observe",
     "ReadExporter",
+    "ReadPrometheus",
+    "RunExperiment",
     "RunWorkload",
 ]
 __version__ = "0.1.0"

@@ -32,6 +32,8 @@ class TestCase:
     arguments: tuple[str, ...]
     workloads: tuple[str, ...]
     """The programs it runs in pods, by their names in `workloads/`."""
+    experiments: tuple[str, ...] = ()
+    """What it has the gang do."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,17 @@ class Check:
     @property
     def asks_cluster(self) -> bool:
         """Whether the cluster as a whole is one of its subjects."""
-        return any("cluster" in case.arguments for case in self.cases)
+        return self.asks_gang or any("cluster" in case.arguments for case in self.cases)
+
+    @property
+    def asks_gang(self) -> bool:
+        """Whether it asks the cluster by a pod on each node: then a node that cannot be asked stands for all of it."""
+        return any("gang" in case.arguments for case in self.cases)
+
+    @property
+    def experiments(self) -> tuple[str, ...]:
+        """What it has the gang do, each once."""
+        return tuple(dict.fromkeys(name for case in self.cases for name in case.experiments))
 
     @property
     def workloads(self) -> tuple[str, ...]:
@@ -111,7 +123,13 @@ def _read(file: Path) -> Check:
         raise CatalogueError(f"{file}: no module docstring; it is the check's question and the report prints it")
     name, requires = _mark(file, tree)
     cases = tuple(
-        TestCase(item.name, ast.get_docstring(item) or "", tuple(a.arg for a in item.args.args), _workloads(item))
+        TestCase(
+            item.name,
+            ast.get_docstring(item) or "",
+            tuple(a.arg for a in item.args.args),
+            _first_words(item, "run_workload"),
+            _first_words(item, "run_experiment"),
+        )
         for item in tree.body
         if isinstance(item, ast.FunctionDef) and item.name.startswith("test_")
     )
@@ -120,9 +138,10 @@ def _read(file: Path) -> Check:
     return Check(name, file, doc, requires, cases)
 
 
-def _workloads(function: ast.FunctionDef) -> tuple[str, ...]:
+def _first_words(function: ast.FunctionDef, called: str) -> tuple[str, ...]:
+    """The first argument of each call of that name."""
     calls = [call for call in ast.walk(function) if isinstance(call, ast.Call) and call.args]
-    names = [call.args[0] for call in calls if ast.unparse(call.func) == "run_workload"]
+    names = [call.args[0] for call in calls if ast.unparse(call.func) == called]
     return tuple(str(name.value) for name in names if isinstance(name, ast.Constant))
 
 

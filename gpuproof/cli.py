@@ -84,7 +84,13 @@ def run(
     resume: Annotated[
         Path | None, typer.Option("--resume", metavar="DIR", help="Continue the run in this folder.")
     ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option("--baseline", metavar="RUN", help="Folder of the run that limits with of = baseline are held to."),
+    ] = None,
     private_checks: PrivateOption = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing before the decision.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="One line a verdict, as in CI, also on a terminal.")] = False,
     sim_topology: TopologyOption = "small",
     sim_fault: FaultOption = None,
 ) -> None:
@@ -96,9 +102,10 @@ def run(
     arguments += _flag("--cluster", cluster) + _flag("--context", context) + _flag("--kubeconfig", kubeconfig)
     arguments += ["--in-cluster"] if in_cluster else []
     arguments += _flag("--out", out) + _flag("--image", image) + _flag("--resume", resume)
+    arguments += _flag("--baseline", baseline)
     for flag, values in (("--only", only), ("--nodes", nodes), ("--sim-fault", sim_fault)):
         arguments += [word for value in values or [] for word in (flag, value)]
-    raise typer.Exit(run_suite(arguments, private_checks or [], sys.argv[1:]))
+    raise typer.Exit(run_suite(arguments, private_checks or [], sys.argv[1:], quiet=quiet, plain=plain))
 
 
 @app.command()
@@ -137,9 +144,71 @@ def report(
     directory: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, or its record.jsonl.")],
 ) -> None:
     """Write the reports of a run again from its record, also of one that was killed; exits with its decision's code."""
-    from gpuproof.launch import rewrite_reports  # noqa: PLC0415
+    from gpuproof.reading_back import rewrite_reports  # noqa: PLC0415
 
     raise typer.Exit(_guarded(rewrite_reports, directory))
+
+
+@app.command()
+def verify(
+    directory: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    allowed_signers: Annotated[
+        Path | None,
+        typer.Option("--allowed-signers", metavar="FILE", help="Who may sign (see ssh-keygen, ALLOWED SIGNERS)."),
+    ] = None,
+    identity: Annotated[
+        str | None, typer.Option("--identity", metavar="NAME", help="Who must have signed, as named in that file.")
+    ] = None,
+    sign_with: Annotated[
+        Path | None, typer.Option("--sign-with", metavar="KEY", help="Sign it with this SSH key once it is verified.")
+    ] = None,
+) -> None:
+    """Judge a run again from its own record and profile; exits with 0 verified, 1 altered, 3 never sealed."""
+    from gpuproof.reading_back import verify_run  # noqa: PLC0415
+
+    if (allowed_signers is None) != (identity is None):
+        _complain("--allowed-signers and --identity belong together: who may sign, and who must have")
+        raise typer.Exit(USAGE)
+    raise typer.Exit(_guarded(verify_run, directory, allowed_signers, identity, sign_with))
+
+
+@app.command()
+def compare(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="BEFORE… AFTER", help="Folders of runs; the last is held against the others."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Folder for the comparison (beside the last run).")
+    ] = None,
+    prices: Annotated[
+        Path | None, typer.Option("--prices", metavar="FILE", help="Prices per GPU-hour and useful units.")
+    ] = None,
+    alpha: Annotated[
+        float, typer.Option("--alpha", min=0.0001, max=0.5, help="Largest p-value that counts as more than noise.")
+    ] = 0.01,
+    least_change: Annotated[
+        float, typer.Option("--least-change", min=0.0, max=10.0, help="Smallest change that counts, as a share.")
+    ] = 0.05,
+) -> None:
+    """What changed since, and is it worse: 0 SAME or IMPROVED, 1 REGRESSED, 3 NOT COMPARABLE."""
+    from gpuproof.comparing import compare_runs  # noqa: PLC0415
+    from gpuproof.report.compare import Judging  # noqa: PLC0415
+
+    raise typer.Exit(_guarded(compare_runs, runs, out, prices, Judging(alpha, least_change)))
+
+
+@app.command()
+def history(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder whose subfolders are runs.")] = Path("reports"),
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Folder for index.html (default: the same).")
+    ] = None,
+) -> None:
+    """One page over all runs of a folder: decisions, trends, repeat offenders, age of each node's acceptance."""
+    from gpuproof.comparing import write_history  # noqa: PLC0415
+
+    raise typer.Exit(_guarded(write_history, folder, out))
 
 
 @app.command()

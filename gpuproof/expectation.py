@@ -170,6 +170,58 @@ class Storage:
 
 
 @dataclass(frozen=True)
+class DataObject:
+    """One object of a dataset: its size in bytes and the sha256 of its content ('' where it is generated)."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class HttpSource:
+    """Objects under one http(s) address; it must need no credentials."""
+
+    url: str
+
+
+@dataclass(frozen=True)
+class S3Source:
+    """Objects of a bucket of an S3-compatible store; URLs are signed for `expires_s` seconds."""
+
+    endpoint: str
+    region: str
+    bucket: str
+    prefix: str
+    expires_s: int
+    secure: bool = True
+
+
+@dataclass(frozen=True)
+class ClaimSource:
+    """Objects that lie under a path of one of the profile's storages."""
+
+    storage: str
+    path: str
+
+
+@dataclass(frozen=True)
+class GeneratedSource:
+    """Objects that the pods make up, because the profile says so in as many words."""
+
+
+DataSource = HttpSource | S3Source | ClaimSource | GeneratedSource
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """`[dataset]`: what is staged, and from where."""
+
+    source: DataSource
+    objects: tuple[DataObject, ...]
+
+
+@dataclass(frozen=True)
 class CoverAll:
     """Every expected node of the pool is judged in this run."""
 

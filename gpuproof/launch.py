@@ -19,6 +19,8 @@ from typing import Any, BinaryIO
 from rich.console import Console
 
 from gpuproof import simulation
+from gpuproof.baseline import Baseline, BaselineError, read_baseline, recorded_baseline
+from gpuproof.bundle import copy_profile, seal
 from gpuproof.catalogue import (
     ACCEPTANCE,
     CatalogueError,
@@ -30,15 +32,17 @@ from gpuproof.catalogue import (
 )
 from gpuproof.cluster.kube import connect
 from gpuproof.cluster.port import Cluster, ClusterError
-from gpuproof.decision import Decision, DecisionOutcome, exit_code
+from gpuproof.decision import Decision
 from gpuproof.expectation import State
+from gpuproof.gang_params import STAGES, ParamsError, read_params, refuse_tool
+from gpuproof.gang_results import WORKLOAD as GANG_WORKLOAD
 from gpuproof.manifests import ManifestError, check_pod_settings
+from gpuproof.noted import noting
 from gpuproof.pod_shape import PodShapeError, read_shape
 from gpuproof.profile import Profile, load_profile
 from gpuproof.profile_error import ProfileError
 from gpuproof.record import Recorder, RecordError, read_record
 from gpuproof.report import ReportPaths, RunView, write_reports
-from gpuproof.report.terminal import print_summary
 from gpuproof.report.view import SubjectView
 from gpuproof.resume import ResumeError, read_earlier
 from gpuproof.run import CLEANUP_WITHIN_S, Run, Setting, WrongClusterError, today
@@ -73,6 +77,8 @@ class Options:
     nodes: tuple[str, ...] = ()
     narrowed: str | None = None
     """How the command line cut the run down, in words; None for the whole."""
+    baseline: Path | None = None
+    """Folder of the earlier run that limits with `of = "baseline"` are relative to."""
     listener: Listener | None = None
     """Called with every line of the record as it is written."""
 
@@ -90,6 +96,8 @@ class Launched:
     lock: BinaryIO
     reports: ReportPaths | None = None
     signal_name: str | None = None
+    digest: str | None = None
+    """Of the sealed folder: SHA-256 of its SHA256SUMS."""
     _restore: Callable[[], None] = field(default=lambda: None)
 
     def view(self) -> RunView:
@@ -99,6 +107,15 @@ class Launched:
     def look_up(self, check: str, subject: str) -> SubjectView | None:
         """One subject as the reports would show it now, for pytest-html's rows, without reading the whole record."""
         return RunView.from_record(self.lines.about(check, subject)).find(check, subject)
+
+    def seal(self) -> None:
+        """Put checksums over everything in the run's folder, once every report is in it."""
+        if self.reports is None or self.run.decision is None:
+            return
+        try:
+            self.digest = seal(self.directory)
+        except OSError as error:
+            print(f"gpuproof: the run's folder was not sealed: {error}", file=sys.stderr)  # noqa: T201
 
     def finish(self, *, interrupted: bool) -> Decision:
         """Close the run whatever happened to it, write the reports, stop the simulated cluster. Once only."""
@@ -142,15 +159,40 @@ def launch(options: Options) -> Launched:
             simulated=simulated is not None,
             narrowed=options.narrowed,
             folders=workload_folders(options.folders),
+            baseline=_baseline(options, profile, so_far),
         )
         recorder = Recorder(directory / RECORD)
         undo.callback(recorder.close)
-        run = Run(setting, cluster, recorder)
+        run = Run(setting, noting(cluster, directory), recorder)
         lines = _look_and_begin(run, recorder, options, so_far)
+        _copy_profile(profile, directory)
         undo.pop_all()
     launched = Launched(run, recorder, cluster, simulated, directory, lines, lock)
     launched._restore = _interrupt_on_signals(launched)  # noqa: SLF001 - its own factory
     return launched
+
+
+def _baseline(options: Options, profile: Profile, so_far: Sequence[Mapping[str, Any]] | None) -> Baseline | None:
+    """The run that limits are relative to: a resumed run is held to the one that it began with."""
+    began_with = recorded_baseline(so_far) if so_far is not None else None
+    if options.baseline is None:
+        return began_with
+    record = options.baseline if options.baseline.is_file() else options.baseline / RECORD
+    try:
+        found = read_baseline(read_record(record), profile.limits)
+    except (BaselineError, OSError, RecordError) as error:
+        raise LaunchError(f"--baseline {options.baseline}: {error}") from error
+    if so_far is not None and (began_with is None or began_with.run != found.run):
+        then = "no baseline" if began_with is None else began_with.run
+        raise LaunchError(f"--baseline {options.baseline}: it began with {then}; leave it out to continue")
+    return found
+
+
+def _copy_profile(profile: Profile, directory: Path) -> None:
+    try:
+        copy_profile(profile, directory)
+    except OSError as error:
+        raise LaunchError(f"no copy of {profile.path} could be put into {directory}: {error}") from error
 
 
 def _look_and_begin(
@@ -206,6 +248,7 @@ def read(options: Options) -> tuple[tuple[Check, ...], Profile]:
         if name not in profile.checks:
             raise LaunchError(f"--only {name}: no such check; there are {', '.join(sorted(profile.checks))}")
     _refuse_unknown_parameters(checks, profile, workload_folders(options.folders))
+    _refuse_experiments(checks, profile)
     if options.image is not None:
         profile = replace(profile, pod={**profile.pod, "image": options.image})
     try:
@@ -226,8 +269,10 @@ def _refuse_unknown_parameters(checks: Sequence[Check], profile: Profile, folder
                 )
             known |= set(taken)
             _refuse_unknown_claims(check, workload, profile, folders)
+        if check.experiments:
+            known |= set(parameters_of(GANG_WORKLOAD, folders) or ())
         # A check that runs no program has nothing to compare its parameters with.
-        for name in profile.workloads.get(check.name, {}) if check.workloads else ():
+        for name in profile.workloads.get(check.name, {}) if check.workloads or check.experiments else ():
             if name not in known:
                 near = difflib.get_close_matches(name, known, 1)
                 raise LaunchError(
@@ -236,6 +281,27 @@ def _refuse_unknown_parameters(checks: Sequence[Check], profile: Profile, folder
                     f"  found:    {name}\n"
                     f"  next:     {f'write {near[0]}' if near else 'delete it'}: no program of the check takes it"
                 )
+
+
+def _refuse_experiments(checks: Sequence[Check], profile: Profile) -> None:
+    """Experiments that nobody knows, that two checks ask for, or whose parameters do not do."""
+    asked_by: dict[str, Check] = {}
+    for check in checks:
+        for stage in check.experiments:
+            if stage not in STAGES:
+                raise LaunchError(f"{check.file}: no experiment {stage!r}; there are {', '.join(STAGES)}")
+            if stage in asked_by:
+                raise LaunchError(f"{check.file}: {asked_by[stage].file} asks for the experiment {stage!r}; one may")
+            asked_by[stage] = check
+            if profile.checks[check.name].state is State.NOT_APPLICABLE:
+                continue
+            try:
+                refuse_tool(stage, read_params(profile.workloads.get(check.name, {})))
+            except ParamsError as error:
+                raise LaunchError(
+                    f"{profile.path}: [workload.{check.name}] {error}\n"
+                    f"  next:     correct it; thresholds/simulated.toml has every key of an experiment"
+                ) from error
 
 
 def _refuse_unknown_claims(check: Check, workload: str, profile: Profile, folders: Sequence[Path]) -> None:
@@ -293,18 +359,6 @@ def _connect(context: str | None, kubeconfig: Path | None, in_cluster: bool) -> 
         return connect(context=context, kubeconfig=kubeconfig, in_cluster=in_cluster)
     except ClusterError as error:
         raise LaunchError(error.message) from error
-
-
-def rewrite_reports(path: Path) -> int:
-    """Write the reports of a run's folder again from its record; the exit code of its decision."""
-    record = path if path.is_file() else path / RECORD
-    try:
-        view = RunView.from_record(read_record(record))
-        reports = write_reports(view, record.parent)
-    except (OSError, RecordError) as error:
-        raise LaunchError(f"no report from {record}: {error}") from error
-    print_summary(Console(), view, reports.html)
-    return exit_code(DecisionOutcome(view.decision.outcome))
 
 
 def clean_up(options: Options, run_id: str | None, delete: bool) -> int:

@@ -6,6 +6,7 @@ The only importer of jinja2. It must not know a cluster, a verdict or a limit.
 from __future__ import annotations
 
 import ast
+import base64
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -27,9 +28,13 @@ RUN_LABEL = "gpuproof.dev/run"
 CHECK_LABEL = "gpuproof.dev/check"
 SWEEP_LABEL = "gpuproof.dev/sweep"
 JOB_LABEL = "gpuproof.dev/job"
+GANG_LABEL = "gpuproof.dev/gang"
+ORDER_ANNOTATION = "gpuproof.dev/order"
 SEAT_LABEL = "gpuproof.dev/seat"
 KEPT_SEAT, SECOND_SEAT = "kept", "second"
 MEASURE = "measure"
+DATASET = "gpuproof-dataset"
+"""The Secret, and the volume, with what to stage."""
 TTL_AFTER_FINISHED_S = 300
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -132,6 +137,11 @@ class Renderer:
             size=wanted.size,
         )
 
+    def dataset(self, objects: bytes) -> dict[str, Any]:
+        """The Secret that tells pods what to stage; `objects` is what `gpuproof.dataset.handout` made."""
+        packed = base64.b64encode(objects).decode()
+        return _render("dataset.yaml.j2", name=DATASET, labels=self._labels(), objects=packed)
+
     def sweep(self, job: SweepJob) -> dict[str, Any]:
         """The Indexed Job, with the profile's patch merged into its pod template."""
         if job.only and job.exclude:
@@ -156,9 +166,10 @@ class Renderer:
             gpus=job.gpus,
             containers=list(job.shape.containers),
             tempted=job.shape.tempted,
-            scratch=job.shape.scratch,
+            scratch=job.shape.scratch or job.shape.dataset,
             limits=self._limits(job),
             claims=[{"name": name, "claim": claim_name(name)} for name in job.shape.claims],
+            dataset=DATASET if job.shape.dataset else "",
             image=self.pod.image,
             python=self.pod.python,
             start=escape(_START.format(module=f"workloads.{job.workload}")),
@@ -171,6 +182,23 @@ class Renderer:
             template = patch_template(template, {"spec": {}, **rdma_attachment.pod_patch(self.rdma)})
         rendered["spec"]["template"] = self._patched(template)
         return rendered
+
+    def gang(self, job: SweepJob, secret: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """The Secret with the run's key, the headless Service that names the pods, and the Job, for a gang.
+
+        The Job is a sweep's whose pods find each other, the key, and their orders (an annotation) as files.
+        """
+        made = _render(
+            "gang.yaml.j2",
+            name=job.name,
+            labels={**self._labels(), JOB_LABEL: job.name},
+            secret=base64.b64encode(secret.encode("ascii")).decode("ascii"),
+            order=ORDER_ANNOTATION,
+            gang_label=GANG_LABEL,
+        )
+        rendered = self.sweep(job)
+        rendered["spec"]["template"] = patch_template(rendered["spec"]["template"], made["template"])
+        return made["secret"], made["service"], rendered
 
     def _limits(self, job: SweepJob) -> dict[str, str]:
         limits = {self.gpu_resource: str(job.gpus)} if job.gpus else {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuproof.catalogue import Check
 from gpuproof.decision import Key, PlannedSubject, ScopeResult, VerdictLine, judge_scope
@@ -86,7 +86,7 @@ def judge_coverage(
             if verdict is not Verdict.PASS and key in in_force:
                 excused.add(subject.subject)
     covered = [name for name, answers in needed.items() if answers and all(answers)]
-    return judge_scope(
+    result = judge_scope(
         profile.scope,
         expected_nodes=plan.expected_nodes,
         visited={**(earlier or {}), **dict.fromkeys(covered, today)},
@@ -94,3 +94,12 @@ def judge_coverage(
         narrowed=narrowed,
         by_waiver=len(excused.intersection(covered)),
     )
+    return replace(result, text=f"{result.text}{_shares_text(profile)}")
+
+
+def _shares_text(profile: Profile) -> str:
+    """What was tested of a node whose GPUs are shared: a share is not the whole, and the reader must know it."""
+    cluster = profile.cluster
+    if not cluster.shared:
+        return ""
+    return f"; {cluster.sharing_text}: pods held {cluster.pod_gpus} of the {cluster.gpus_per_node} shares of a node"

@@ -18,6 +18,8 @@ from gpuproof.catalogue import CatalogueError, Check, load_checks, workload_fold
 from gpuproof.cluster.port import NODES, ClusterError
 from gpuproof.describe import bound
 from gpuproof.expectation import State
+from gpuproof.gang_params import read_params
+from gpuproof.gang_session import AGENT, gang_job
 from gpuproof.inventory import read_inventory
 from gpuproof.launch import LaunchError, Options, reach, read, release
 from gpuproof.limits import Limit
@@ -26,8 +28,11 @@ from gpuproof.plan import Plan, judge_coverage, make_plan, scope_labels
 from gpuproof.pod_shape import read_shape
 from gpuproof.profile import Profile
 from gpuproof.run import Setting, renderer, today
+from gpuproof.visits import SweepRequest
 
 SECONDS_A_MINUTE = 60
+_EXPERIMENTS = 2
+"""So many of its experiments a check of the gang has at least; a localisation has more, and only where it must."""
 
 
 def print_plan(options: Options, render: bool) -> int:
@@ -99,11 +104,19 @@ def _checks(folders: tuple[Path, ...]) -> tuple[Check, ...]:
 def _cost_table(checks: Sequence[Check], profile: Profile, plan: Plan, folders: Sequence[Path]) -> Table:
     table = _table("what would run", "check", "state", "subjects", "pods", "GPU-minutes at most")
     longest_s = profile.deadlines.starting_s + profile.deadlines.running_s
+    gang = True
     for check in checks:
         subjects = sum(subject.check == check.name for subject in plan.subjects)
         runs = profile.checks[check.name].state is not State.NOT_APPLICABLE
         present = sum(not node.missing for node in plan.nodes)
         pods = len(check.workloads) * present if runs else 0
+        if runs and check.experiments:
+            # One gang for all that ask for experiments: it is counted where it is first asked for.
+            pods, gang = present if gang else 0, False
+            least_s = read_params(profile.workloads.get(check.name, {})).experiment_timeout_s
+            minutes = present * profile.cluster.pod_gpus * least_s * _EXPERIMENTS / SECONDS_A_MINUTE
+            table.add_row(check.name, str(profile.checks[check.name].state), str(subjects), str(pods), f"{minutes:.0f}")
+            continue
         shapes = [read_shape(workload, folders) for workload in check.workloads] if runs else []
         gpus = present * sum(shape.gpus_of(profile.cluster.pod_gpus) for shape in shapes)
         minutes = gpus * longest_s / SECONDS_A_MINUTE
@@ -149,6 +162,7 @@ def _print_manifests(checks: Sequence[Check], profile: Profile, plan: Plan, fold
     made = renderer(setting)
     documents = [made.namespace_object()]
     claims: set[str] = set()
+    documents += _gang(made, checks, profile, plan)
     for check in checks:
         if profile.checks[check.name].state is State.NOT_APPLICABLE:
             continue
@@ -158,6 +172,18 @@ def _print_manifests(checks: Sequence[Check], profile: Profile, plan: Plan, fold
             claims.update(wanted)
             documents += [made.sources(workload), _sweep(made, check, workload, profile, plan)]
     yaml.dump_all(documents, sys.stdout, Dumper=_Readable, sort_keys=False, width=120, allow_unicode=True)
+
+
+def _gang(made: Renderer, checks: Sequence[Check], profile: Profile, plan: Plan) -> list[dict[str, object]]:
+    """What the gang needs, once, where any check asks for it. The key is made anew for each run and shown to nobody."""
+    asking = [c for c in checks if c.experiments and profile.checks[c.name].state is not State.NOT_APPLICABLE]
+    nodes = tuple(node.name for node in plan.nodes if not node.missing)
+    if not asking or not nodes:
+        return []
+    gpus = profile.cluster.pod_gpus
+    job = gang_job(SweepRequest(asking[0].name, AGENT, {}, nodes, gpus, profile.deadlines))
+    secret, service, manifest = made.gang(job, "a-key-of-64-random-digits")
+    return [secret, service, made.sources(AGENT), manifest]
 
 
 class _Readable(yaml.SafeDumper):

@@ -21,10 +21,13 @@ from gpuproof.suite import (
     Answer,
     ClusterSubject,
     FollowLoad,
+    GangSubject,
     Hold,
     NodeSubject,
     Observe,
     ReadExporter,
+    ReadPrometheus,
+    RunExperiment,
     RunWorkload,
     Subject,
 )
@@ -64,6 +67,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--resume", metavar="DIR", help="continue the run in this folder: what it settled is not asked again"
     )
+    group.addoption("--baseline", metavar="RUN", help='folder of the run that limits with of = "baseline" are held to')
     group.addoption("--sim-topology", default="small", metavar="NAME|FILE", help="topology of the simulated cluster")
     group.addoption("--sim-fault", action="append", default=[], metavar="ID", help="inject this fault (repeatable)")
 
@@ -115,6 +119,7 @@ def _options(config: pytest.Config) -> Options:
         out=Path(chosen.out),
         image=chosen.image,
         resume=Path(chosen.resume) if chosen.resume else None,
+        baseline=Path(chosen.baseline) if chosen.baseline else None,
         topology=chosen.sim_topology,
         faults=tuple(chosen.sim_fault),
         argv=config.stash.get(ARGV, tuple(str(argument) for argument in config.invocation_params.args)),
@@ -167,6 +172,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("node", plan.nodes, ids=[node.name for node in plan.nodes])
     if "cluster" in metafunc.fixturenames:
         metafunc.parametrize("cluster", [ClusterSubject()], ids=["cluster"])
+    if "gang" in metafunc.fixturenames:
+        metafunc.parametrize("gang", [GangSubject()], ids=["cluster"])
 
 
 @pytest.hookimpl(trylast=True)
@@ -212,9 +219,10 @@ def _identity(item: pytest.Item) -> tuple[str, Subject]:
     callspec = getattr(item, "callspec", None)
     if mark is None or callspec is None:
         raise pytest.UsageError(
-            f"{item.nodeid}: a check needs pytest.mark.check(NAME) and asks a `node` or the `cluster`"
+            f"{item.nodeid}: a check needs pytest.mark.check(NAME) and asks a `node`, the `cluster` or the `gang`"
         )
-    subject: Subject = callspec.params.get("node") or callspec.params["cluster"]
+    named = [callspec.params[name] for name in ("node", "cluster", "gang") if name in callspec.params]
+    subject: Subject = named[0]
     return str(mark.args[0]), subject
 
 
@@ -243,6 +251,18 @@ def run_workload(request: pytest.FixtureRequest) -> RunWorkload:
 
 
 @pytest.fixture
+def run_experiment(request: pytest.FixtureRequest) -> RunExperiment:
+    """Have the gang do something, once for all subjects of this check, and wait for one of them."""
+    run = _launched(request.config).run
+    check, _ = _identity(request.node)
+
+    def ask(name: str, subject: Subject) -> Answer:
+        return run.ask_gang(check, name, subject)
+
+    return ask
+
+
+@pytest.fixture
 def read_exporter(request: pytest.FixtureRequest) -> ReadExporter:
     """What a node's metrics exporter tells."""
     run = _launched(request.config).run
@@ -250,6 +270,18 @@ def read_exporter(request: pytest.FixtureRequest) -> ReadExporter:
 
     def read(subject: NodeSubject, seen: Answer) -> Answer:
         return run.read_exporter(check, subject, seen)
+
+    return read
+
+
+@pytest.fixture
+def read_prometheus(request: pytest.FixtureRequest) -> ReadPrometheus:
+    """What Prometheus keeps of a node's GPUs."""
+    run = _launched(request.config).run
+    check, _ = _identity(request.node)
+
+    def read(subject: NodeSubject, seen: Answer) -> Answer:
+        return run.read_prometheus(check, subject, seen)
 
     return read
 
@@ -365,6 +397,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitC
     launched: Launched | None = session.config.stash.get(LAUNCHED, None)
     if launched is not None:
         launched.finish(interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Seal the run's folder when pytest-html's page is in it too."""
+    launched: Launched | None = config.stash.get(LAUNCHED, None)
+    if launched is not None:
+        launched.seal()
 
 
 def pytest_terminal_summary(config: pytest.Config) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 ALL, NONE = "all", "none"
-_KEYS = ("gpus", "rdma", "claims", "containers", "tempted", "scratch", "kept", "beside")
-_SWITCHES = ("rdma", "tempted", "scratch", "kept", "beside")
+_KEYS = ("gpus", "rdma", "claims", "dataset", "containers", "tempted", "scratch", "kept", "beside")
+_SWITCHES = ("rdma", "dataset", "tempted", "scratch", "kept", "beside")
 RESERVED_CONTAINERS = ("measure", "hold")
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
@@ -30,6 +30,7 @@ class PodShape:
 
     `gpus` is "all" (as many as the profile lets one pod hold), "none", or a number. `rdma` asks for the profile's RDMA
     resource, all of the node's. `claims` are names of the profile's `[storage]`, mounted at `/gpuproof/claims/NAME`.
+    `dataset` mounts what is to be staged at `/gpuproof/dataset`, and scratch beside it.
 
     `containers` are further containers of the pod that run the same program, with their name in `GPUPROOF_CONTAINER`;
     they ask for no GPU and share `/gpuproof/shared` with `measure`. `tempted`: every container that asks for no GPU is
@@ -42,6 +43,7 @@ class PodShape:
     gpus: str | int = ALL
     rdma: bool = False
     claims: tuple[str, ...] = ()
+    dataset: bool = False
     containers: tuple[str, ...] = ()
     tempted: bool = False
     scratch: bool = False

@@ -14,7 +14,7 @@ from gpuproof.cluster.raw import Raw
 
 OWN_ENV = "GPUPROOF_"
 _OWN_MOUNTS = ("/gpuproof", "/dev/termination-log")
-_OWN_VOLUMES = ("gpuproof-sources", "gpuproof-shared", "gpuproof-scratch")
+_OWN_VOLUMES = ("gpuproof-", "claim-")
 _PROGRAM = ("command", "args", "terminationMessagePath", "terminationMessagePolicy")
 _POD = ("nodeName", "restartPolicy")
 
@@ -35,9 +35,9 @@ def _kept(before: Raw, after: Raw, gpu_resource: str) -> Iterator[tuple[str, str
     for key in ("command", "args"):
         pair = (raw.at(_named(old, "hold"), key), raw.at(_named(new, "hold"), key))
         yield f"containers[hold].{key}", "this container keeps the node until the sweep is over", *pair
-    for volume in _OWN_VOLUMES:
-        own = [_volume(spec, volume) for spec in (old, new)]
-        yield f"volumes[{volume}]", "it is part of the measurement", own[0], own[1]
+    for name in dict.fromkeys(name for spec in (old, new) for name in _own_volumes(spec)):
+        own = [_own(spec, "volumes", lambda entry, name=name: raw.text(entry, "name") == name) for spec in (old, new)]
+        yield f"volumes[{name}]", "the program, or the storage that is measured", own[0], own[1]
     yield from _placement_kept(before, after)
 
 
@@ -95,8 +95,9 @@ def _others(names: set[str]) -> list[str]:
     return sorted(name for name in names if not name.startswith(OWN_ENV))
 
 
-def _volume(spec: Raw, name: str) -> list[Raw]:
-    return [entry for entry in raw.objects(spec, "volumes") if raw.text(entry, "name") == name]
+def _own_volumes(spec: Raw) -> list[str]:
+    names = (raw.text(entry, "name") for entry in raw.objects(spec, "volumes"))
+    return [name for name in names if name.startswith(_OWN_VOLUMES)]
 
 
 def _own(spec: Raw, key: str, ours: Any) -> list[Raw]:

@@ -4,15 +4,26 @@ import datetime as dt
 import hashlib
 import math
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from gpuproof.expectation import CheckState, ClusterExpectation, Deadlines, Scope, State, Storage, Telemetry, Waiver
+from gpuproof.expectation import (
+    CheckState,
+    ClusterExpectation,
+    Dataset,
+    Deadlines,
+    Scope,
+    State,
+    Storage,
+    Telemetry,
+    Waiver,
+)
 from gpuproof.limits import Asks, Limit, provenance_block
+from gpuproof.profile_dataset import merge_dataset
 from gpuproof.profile_error import Loc, ProfileError, Source, describe, from_toml, nearest
 from gpuproof.profile_explain import explain
 from gpuproof.profile_limits import refuse_duplicates
@@ -65,6 +76,7 @@ class Profile:
     deadlines: Deadlines
     storage: Mapping[str, Storage] = field(default_factory=dict)
     """What workloads mount as claims, by the name that their `POD` uses."""
+    dataset: Dataset | None = None
     telemetry: Telemetry | None = None
 
     def limits_for(self, check: str) -> tuple[Limit, ...]:
@@ -109,7 +121,30 @@ def load_profile(path: Path, *, known_checks: Mapping[str, Asks], today: dt.date
     `known_checks` are the checks that exist, with whom each asks; the profile must name every one of them and no other,
     and hold none of them to a limit that fits nobody it asks.
     """
-    chain = _read_chain(path)
+    return _checked(_read_chain(path), path, known_checks, today)
+
+
+def load_copied(files: Sequence[tuple[Path, str]], *, known_checks: Mapping[str, Asks], today: dt.date) -> Profile:
+    """
+    Read a profile from copies of its files, the base first, each with the path that it was read from then; raises
+    ProfileError.
+
+    What the files say they extend is not looked for: the copies are the chain.
+    """
+    chain = [_read(file, None) for file, _ in files]
+    profile = _checked(chain, files[-1][0], known_checks, today)
+    then = {str(file): path for file, path in files}
+    return replace(profile, path=Path(files[-1][1]), limits=tuple(_read_then(limit, then) for limit in profile.limits))
+
+
+def _read_then(limit: Limit, then: Mapping[str, str]) -> Limit:
+    replaced = limit.replaced
+    for file, path in then.items():
+        replaced = replaced.replace(file, path)
+    return replace(limit, source_file=then[limit.source_file], replaced=replaced)
+
+
+def _checked(chain: Chain, path: Path, known_checks: Mapping[str, Asks], today: dt.date) -> Profile:
     for source, file in chain:
         refuse_unknown_checks(source, file, known_checks)
         refuse_duplicates(file.limit, source)
@@ -120,7 +155,7 @@ def load_profile(path: Path, *, known_checks: Mapping[str, Asks], today: dt.date
     checks, origins = merge_checks(chain, top, known_checks)
     limits = merge_limits(chain, cluster, checks, origins, known_checks)
     refuse_undecided_checks(top, checks, limits)
-    refuse_unheld_extras(chain, cluster, limits)
+    refuse_unheld_extras(chain, cluster, checks, limits)
     return Profile(
         name=top_file.profile,
         path=path,
@@ -136,6 +171,7 @@ def load_profile(path: Path, *, known_checks: Mapping[str, Asks], today: dt.date
         workloads=merge_workloads(chain, checks),
         deadlines=merge_deadlines(chain, top),
         storage=merge_storage(chain),
+        dataset=merge_dataset(chain, merge_storage(chain)),
         telemetry=merge_telemetry(chain, top),
     )
 

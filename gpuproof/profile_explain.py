@@ -10,6 +10,7 @@ from gpuproof.profile_model import TABLES, known_keys
 
 _TAGS = {
     "cover": {"all", "share", "canary"},
+    "dataset": {"http", "s3", "claim", "generated"},
     "provenance": {"measured", "published", "derived", "contract", "provisional"},
 }
 """Words that the model puts into a location to say which shape of a table it tried; they are no keys of the file."""
@@ -73,7 +74,7 @@ def _words(detail: ErrorDetails, loc: Loc) -> tuple[str, str, str]:
             "correct the spelling or delete the key",
         )
     if kind in {"missing", "union_tag_not_found"}:
-        wanted = "kind" if kind == "union_tag_not_found" else key
+        wanted = key if kind == "missing" else "source" if key == "dataset" else "kind"
         return f"the key {wanted}, which has no default", "it is absent", f"add {wanted} = … here"
     if kind in _NUMBERS:
         wanted = "a whole number" if kind.startswith("int") else "a finite number"

@@ -229,11 +229,19 @@ def refuse_undecided_checks(top: Source, checks: Mapping[str, CheckState], limit
             )
 
 
-def refuse_unheld_extras(chain: Chain, cluster: ClusterExpectation, limits: Sequence[Limit]) -> None:
-    """Refuse an expectation in `[cluster.extra]` that no limit holds."""
+def refuse_unheld_extras(
+    chain: Chain, cluster: ClusterExpectation, checks: Mapping[str, CheckState], limits: Sequence[Limit]
+) -> None:
+    """Refuse an expectation in `[cluster.extra]` that no limit holds.
+
+    One whose check does not apply here stays: it came with the profile that this one extends.
+    """
     held = {getattr(limit.bound, "key", None) for limit in limits}
+    waiting = {
+        table.expected for _, file in chain for table in file.limit if checks[table.check].state is State.NOT_APPLICABLE
+    }
     for key in cluster.extra:
-        if key not in held:
+        if key not in held | waiting:
             source = next(source for source, file in reversed(chain) if key in file.cluster.extra)
             raise source.error(
                 ("cluster", "extra", key),

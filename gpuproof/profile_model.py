@@ -228,6 +228,49 @@ class StorageTable(Table):
 StorageName = Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]{0,40}[a-z0-9])?$")]
 
 
+class HttpDatasetTable(Table):
+    """`[dataset]` of objects under an http(s) address."""
+
+    source: Literal["http"]
+    url: Annotated[str, StringConstraints(pattern=r"^https?://[^/\s]+(/\S*)?$")]
+    manifest: Word
+
+
+class S3DatasetTable(Table):
+    """`[dataset]` of a bucket; whoever runs gpuproof needs the right to read it, the pods do not."""
+
+    source: Literal["s3"]
+    endpoint: Word
+    region: Word
+    bucket: Word
+    prefix: str = ""
+    expires_s: Annotated[int, Field(ge=60, le=604_800)]
+    secure: bool = True
+    manifest: Word
+
+
+class ClaimDatasetTable(Table):
+    """`[dataset]` that lies on a storage of the profile."""
+
+    source: Literal["claim"]
+    storage: Word
+    path: str = ""
+    manifest: Word
+
+
+class GeneratedDatasetTable(Table):
+    """`[dataset]` that is made up: it proves the paths and says nothing of anybody's data."""
+
+    source: Literal["generated"]
+    objects: Count
+    object_bytes: Count
+
+
+DatasetTable = Annotated[
+    HttpDatasetTable | S3DatasetTable | ClaimDatasetTable | GeneratedDatasetTable, Field(discriminator="source")
+]
+
+
 class WaiverTable(Table):
     """One `[[waiver]]`."""
 
@@ -293,6 +336,7 @@ class ProfileFile(Table):
     limit: list[LimitTable] = []
     waiver: list[WaiverTable] = []
     storage: dict[StorageName, StorageTable] = {}
+    dataset: DatasetTable | None = None
     workload: dict[str, dict[str, Parameter]] = {}
     deadlines: DeadlinesTable = DeadlinesTable()
     telemetry: TelemetryTable | None = None
@@ -315,6 +359,10 @@ TABLES: dict[str, type[Table]] = {
     "limit.provenance.provisional": ProvisionalTable,
     "waiver": WaiverTable,
     "storage.*": StorageTable,
+    "dataset.http": HttpDatasetTable,
+    "dataset.s3": S3DatasetTable,
+    "dataset.claim": ClaimDatasetTable,
+    "dataset.generated": GeneratedDatasetTable,
     "deadlines": DeadlinesTable,
     "telemetry": TelemetryTable,
     "telemetry.prometheus": PrometheusTable,

@@ -25,6 +25,7 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     ),
     "inventory": ("nodes", "server_version"),
     "planned": ("subjects",),
+    "baseline": ("run", "decision", "simulated", "values"),
     "job_started": ("workload", "check", "job", "namespace", "nodes", "follow_up"),
     "measurement": (
         "check", "workload", "subject", "pod", "index", "samples", "facts", "environment", "timings",

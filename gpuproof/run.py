@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpuproof import __version__, final_look
+from gpuproof import __version__, final_look, gang_requests
+from gpuproof.baseline import Baseline
 from gpuproof.catalogue import Check
 from gpuproof.cluster import raw
 from gpuproof.cluster.port import NAMESPACES, NODES, PODS, Cluster, ClusterError
@@ -23,8 +24,12 @@ from gpuproof.expectation import CoverShare, State
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.finding import Context
 from gpuproof.fleet import fleet_medians, seen_values
+from gpuproof.gang_results import WORKLOAD as GANG_WORKLOAD
+from gpuproof.gang_session import GangSession
+from gpuproof.gang_suite import GangSuite
+from gpuproof.gangs import Gang
 from gpuproof.inventory import Inventory, Node, gpus_in_use, read_inventory
-from gpuproof.jobs import NotVisited, OnResult, RunNamespace, StartedJob, Sweeper, SweepRequest, Visited
+from gpuproof.jobs import NotVisited, OnResult, RunNamespace, StartedJob, Sweeper, SweepRequest, Timings, Visited
 from gpuproof.manifests import WORKLOADS, PodSettings, Renderer
 from gpuproof.observation import LABEL_FACT, RDMA_OFFER, observe_cluster, observe_node
 from gpuproof.plan import Plan, judge_coverage, make_plan, scope_labels
@@ -40,6 +45,7 @@ from gpuproof.telemetry.observer import Observer
 from gpuproof.verdict import BLOCKED, NOTHING_JUDGED, Judgement, Verdict, blocked, judge_failure
 from workloads.contract import Measurement
 
+NO_DATASET = "no_dataset"
 Fleet = dict[str, list[Measurement]]
 """All that was measured for one check, by subject."""
 
@@ -60,6 +66,8 @@ class Setting:
     """Where the programs of the checks are."""
     narrowed: str | None = None
     """How the command line cut the run down (one check, one node), in words; None for the whole."""
+    baseline: Baseline | None = None
+    """The earlier run that limits are relative to."""
 
 
 class Run:
@@ -86,6 +94,7 @@ class Run:
         self._alarm = threading.Timer(setting.profile.deadlines.run_s, self._out_of_time)
         self._alarm.daemon = True
         self._sweeps: dict[tuple[str, str], Sweep] = {}
+        self._gang: Gang | None = None
         self._namespace: RunNamespace | None = None
         self._renderer = renderer(setting)
         self._telemetry = Observer(
@@ -120,6 +129,12 @@ class Run:
             raise WrongClusterError(
                 f'{profile.path}: [cluster] device is "cpu", which only the simulated cluster has; {self.cluster.name} '
                 'is a real one: set device = "cuda"'
+            )
+        baseline = self.setting.baseline
+        if baseline is not None and baseline.simulated != self.simulated:
+            raise WrongClusterError(
+                f"the baseline, run {baseline.run}, says simulated = {baseline.simulated}, this cluster the opposite: "
+                "their numbers say nothing about each other"
             )
         if ClusterSubject().name in self._nodes:
             raise WrongClusterError('a node of the pool is called "cluster", which is the name of the whole; rename it')
@@ -160,6 +175,8 @@ class Run:
         self.record.started(setting.run_id, setting.argv, profile, setting.checks, self.plan, cluster, scope, today())
         self.record.looked(self._inventory, self._nodes, self._version)
         self.record.planned(self.plan)
+        if setting.baseline is not None:
+            self.record.baseline(setting.baseline)
         self._telemetry.begin(self._nodes, lambda scrapes: self.record.telemetry(self._running, scrapes))
 
     def _read_nodes(self) -> Inventory:
@@ -191,19 +208,37 @@ class Run:
         state = self.setting.profile.checks[check]
         if state.state is State.NOT_APPLICABLE:
             return Judgement(Verdict.NOT_APPLICABLE, reasons=(state.reason,))
+        if self._lacks_dataset(check):
+            text = (
+                f"{self.setting.profile.path} has no [dataset]: nothing of yours can be staged; name one, or say "
+                'source = "generated" if made-up data is meant'
+            )
+            return Judgement(Verdict.NOT_RUN, reasons=(text,), reason_code=NO_DATASET)
         if (check, subject) in self._taken_over:
             line = self._taken_over[check, subject]
             return Judgement(line.verdict, reasons=line.reasons, reason_code=line.reason_code)
         blocker, verdict = self._blocker(check, subject)
         return None if blocker is None or verdict is None else blocked(blocker, verdict)
 
+    def _lacks_dataset(self, check: str) -> bool:
+        """Whether the check stages a dataset and the profile names none: never a pass on data nobody asked for."""
+        programs, folders = self._check(check).workloads, self.setting.folders
+        return self.setting.profile.dataset is None and any(read_shape(name, folders).dataset for name in programs)
+
     def _blocker(self, check: str, subject: str) -> tuple[str | None, Verdict | None]:
         """The first required prerequisite that was judged on this subject and did not pass, with its verdict."""
         for needed in self._prerequisites(check):
-            line = self.judged.get((needed, subject))
-            if line is not None and line.verdict is not Verdict.PASS:
-                return needed, line.verdict
+            for one in self._stands_on(check, subject):
+                line = self.judged.get((needed, one))
+                if line is not None and line.verdict is not Verdict.PASS:
+                    return needed, line.verdict
         return None, None
+
+    def _stands_on(self, check: str, subject: str) -> Iterator[str]:
+        """The subject itself, and for a gang each of its nodes: it is not whole where one of them is not fit for it."""
+        yield subject
+        if subject == ClusterSubject().name and self._check(check).asks_gang:
+            yield from (node.name for node in self.plan.nodes)
 
     def _prerequisites(self, check: str) -> Iterator[str]:
         """What the profile requires of all that the check needs, also by way of what it does not require."""
@@ -220,8 +255,12 @@ class Run:
             return self._saw(check, subject, found)
         if subject.missing:
             return self._absent(check, subject)
-        self._observed.add(check)
-        return self._saw(check, subject, self._observe_node(check, self._nodes[subject.name]))
+        if check not in self._observed:
+            # What the API says of all others is what one of them is compared with: it belongs into the record too.
+            self._observed.add(check)
+            for node in self._nodes.values():
+                self.record.observed(check, node.name, self._observe_node(check, node))
+        return self._hand_out(check, subject, self._observe_node(check, self._nodes[subject.name]))
 
     def _observe_node(self, check: str, node: Node) -> Measurement:
         names = [limit.name for limit in self.setting.profile.limits_for(check)]
@@ -233,6 +272,8 @@ class Run:
     def _saw(self, check: str, subject: Subject, answer: Answer) -> Answer:
         if isinstance(answer, Measurement):
             self.record.observed(check, subject.name, answer)
+        else:
+            self.record.failed(check, "", subject.name, None, answer)
         return self._hand_out(check, subject, answer)
 
     def _absent(self, check: str, subject: NodeSubject) -> Answer:
@@ -249,11 +290,74 @@ class Run:
             sweep.wait()
         return self._hand_out(check, subject, sweep.answer(subject.name))
 
+    def ask_gang(self, check: str, stage: str, subject: Subject) -> Answer:
+        """Have the gang do all that is asked of it, once; wait for what this stage says of this subject."""
+        missing = [node for node in self.plan.nodes if node.missing]
+        if isinstance(subject, NodeSubject) and subject.missing:
+            return self._absent(check, subject)
+        if isinstance(subject, ClusterSubject) and missing:
+            return self._hand_out(check, subject, self._missing(missing[0]))
+        if self._gang is None:
+            self._gang = self._start_gang()
+        if self._compares_with_fleet(check):
+            self._gang.wait()
+        return self._hand_out(check, subject, self._gang.answer(stage, subject.name))
+
+    def _start_gang(self) -> Gang:
+        asked = self.setting.checks
+        stages = {stage: check.name for check in asked for stage in check.experiments if self._wanted(check)}
+        nodes = tuple(node.name for node in self.plan.nodes if not node.missing and self._belongs(node.name, stages))
+        gang = Gang()
+        request = gang_requests.gang_request(self.setting.profile, stages, nodes)
+        every = {stage: check.name for check in asked for stage in check.experiments}
+        suite = gang_requests.suite_request(self.setting.profile, stages, every, self.setting.run_id, self._nodes)
+
+        def work() -> None:
+            with self._one_sweep:
+                self._in_namespace()
+                inventory = self._inventory if self._sweeper is None else self._sweeper.inventory
+                session = GangSession(self.cluster, self._renderer, inventory, request, self.stop)
+                self.record.job(request.sweep, StartedJob(session.name, nodes, False), self._renderer.namespace)
+                GangSuite(session, suite, nodes, gang.publish).run()
+
+        gang.start(work, lambda stage, subject, answer: self._gang_said(stages[stage], subject, answer), _explain)
+        return gang
+
+    def _belongs(self, node: str, stages: Mapping[str, str]) -> bool:
+        """Whether something is asked of the node, alone or with all others, that nothing speaks against."""
+        return any(
+            self._fit(check, node) and not {(check, node), (check, ClusterSubject().name)}.isdisjoint(self.asked)
+            for check in stages.values()
+        )
+
+    def _wanted(self, check: Check) -> bool:
+        """Whether anything of the check is asked and open."""
+        return any(name == check.name and self.settled(name, subject) is None for name, subject in self.asked)
+
+    def _fit(self, check: str, node: str) -> bool:
+        """Whether nothing that the check needs speaks against the node."""
+        needed = self._prerequisites(check)
+        lines = [self.judged.get((one, node)) for one in needed]
+        return all(line is None or line.verdict is Verdict.PASS for line in lines)
+
+    def _gang_said(self, check: str, subject: str, answer: Answer) -> None:
+        if isinstance(answer, JobFailure):
+            self.record.failed(check, GANG_WORKLOAD, subject, None, answer)
+        else:
+            took = Timings(0.0, 0.0, time.monotonic() - self._began)
+            self.record.measured(check, GANG_WORKLOAD, Visited(subject, answer.pod, -1, answer, took))
+
     def read_exporter(self, check: str, subject: NodeSubject, seen: Answer) -> Answer:
         """What the node's own metrics exporter tells of the GPUs that a pod on it saw."""
         if subject.missing:
             return self._absent(check, subject)
         return self._saw(check, subject, self._telemetry.export(check, subject.name, seen))
+
+    def read_prometheus(self, check: str, subject: NodeSubject, seen: Answer) -> Answer:
+        """What Prometheus keeps of the GPUs that a pod on the node saw."""
+        if subject.missing:
+            return self._absent(check, subject)
+        return self._saw(check, subject, self._telemetry.recording(check, subject.name, seen))
 
     def follow_load(self, check: str, subject: NodeSubject, load: Answer) -> Answer:
         """What the exporter told while this check's load held the GPUs, and after all of it was gone."""
@@ -299,6 +403,7 @@ class Run:
             gpus_per_pod=shape.gpus_of(profile.cluster.pod_gpus),
             deadlines=profile.deadlines,
             shape=shape,
+            dataset=profile.dataset if shape.dataset else None,
         )
         sweep = Sweep(request)
         sweep.start(self._sweep, self.stop, lambda result: self._took(check, workload, result), _explain)
@@ -308,9 +413,8 @@ class Run:
     def _sweep(self, request: SweepRequest, on_result: OnResult, stop: threading.Event) -> None:
         """Run one sweep after another, in the run's namespace, which the first one makes."""
         with self._one_sweep:
+            self._in_namespace()
             if self._sweeper is None:
-                self._namespace = RunNamespace(self.cluster, self._renderer.namespace_object())
-                self._namespace.create()
                 self._sweeper = Sweeper(self.cluster, self._renderer, self._inventory, on_job=self._job_started)
             self._running = request
             try:
@@ -319,6 +423,11 @@ class Run:
                 self._running = None
         for node, log in summary.logs.items():
             self.record.log(request.check, node, log)
+
+    def _in_namespace(self) -> None:
+        if self._namespace is None:
+            self._namespace = RunNamespace(self.cluster, self._renderer.namespace_object())
+            self._namespace.create()
 
     def _job_started(self, job: StartedJob) -> None:
         if self._running is not None:
@@ -368,8 +477,9 @@ class Run:
 
     def _context(self, check: str, subject: str) -> Context:
         cluster = self.setting.profile.cluster
+        baseline = self.setting.baseline.values if self.setting.baseline is not None else {}
         if not self._compares_with_fleet(check):
-            return Context(cluster)
+            return Context(cluster, baseline=baseline)
         limits, expected = self.setting.profile.limits_for(check), self.plan.expected_nodes
         # Every subject is held against the same fleet once all have answered: what they said is gathered once.
         answers = sum(len(sweep.answers) for (name, _), sweep in self._sweeps.items() if name == check)
@@ -378,7 +488,8 @@ class Run:
             fleet = self._fleet(check)
             self._gathered = known, fleet, seen_values(limits, fleet, expected)
         _, fleet, seen = self._gathered
-        return Context(cluster, fleet=fleet_medians(limits, fleet, subject, expected), seen=seen)
+        medians = fleet_medians(limits, fleet, subject, expected)
+        return Context(cluster, fleet=medians, baseline=baseline, seen=seen)
 
     def _fleet(self, check: str) -> Fleet:
         """All that was measured for the check, by subject: now, or by the resumed run where that settled it."""
@@ -388,6 +499,11 @@ class Run:
             for subject, answer in sweep.answers.items() if name == check else ():
                 if isinstance(answer, Measurement):
                     fleet.setdefault(subject, []).append(answer)
+        for stage in self._check(check).experiments if self._gang is not None else ():
+            for subject, answer in self._gang.answers(stage).items() if self._gang is not None else ():
+                if isinstance(answer, Measurement):
+                    fleet.setdefault(subject, []).append(answer)
+
         for node in self._nodes.values() if check in self._observed else ():
             fleet.setdefault(node.name, []).append(self._observe_node(check, node))
         return fleet
@@ -404,6 +520,9 @@ class Run:
             self.record.interrupted(interrupted)
         for sweep in self._sweeps.values():
             sweep.join(SWEEP_END_WITHIN_S)
+        if self._gang is not None:
+            self._gang.join(SWEEP_END_WITHIN_S)
+
         self._telemetry.close()
         if self.setting.profile.telemetry is not None:
             self.record.gpu_time(self._telemetry.gpu_time())

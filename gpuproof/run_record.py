@@ -9,6 +9,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 
 from gpuproof import __version__, describe
+from gpuproof.baseline import Baseline
 from gpuproof.catalogue import Check
 from gpuproof.cluster.port import Counters
 from gpuproof.decision import Decision, exit_code
@@ -71,6 +72,16 @@ class RunRecord:
     def planned(self, plan: Plan) -> None:
         """Every question with its subject."""
         self._append("planned", subjects=[describe.planned(subject) for subject in plan.subjects])
+
+    def baseline(self, baseline: Baseline) -> None:
+        """The earlier run that limits are relative to, with the numbers taken from it."""
+        self._append(
+            "baseline",
+            run=baseline.run,
+            decision=baseline.decision,
+            simulated=baseline.simulated,
+            values=dict(baseline.values),
+        )
 
     def job(self, request: SweepRequest | None, job: StartedJob, namespace: str) -> None:
         """A Job was created."""

@@ -42,6 +42,8 @@ class Expectation(BaseModel):
     subject: str
     verdict: str
     reason: str | None = None
+    warns: str | None = None
+    """The metric or fact that must be shown as missed although it decides nothing."""
 
     def covers(self, key: Key) -> bool:
         """Whether it speaks about this check on this subject."""
@@ -67,8 +69,9 @@ class Fault(BaseModel):
 
     @property
     def outcome(self) -> str:
-        """The decision it must lead to: REJECTED where it makes any check FAIL, else UNDECIDED."""
-        return "REJECTED" if any(expected.verdict == "FAIL" for expected in self.expects) else "UNDECIDED"
+        """The decision it must lead to: REJECTED where any check is to FAIL, ACCEPTED where all are to cope with it."""
+        verdicts = {expected.verdict for expected in self.expects}
+        return "REJECTED" if "FAIL" in verdicts else "ACCEPTED" if verdicts == {"PASS"} else "UNDECIDED"
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ class Row:
     verdict: str
     reason_code: str | None
     blocked_by: str | None
+    warned: frozenset[str] = frozenset()
+    """Metrics and facts that were missed without deciding."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,8 @@ def complaints(fault: Fault | None, reached: Reached, only: Collection[str] = ()
     `only` are the checks that the run was narrowed to, where it was; of the others nothing is expected.
     """
     outcome = fault.outcome if fault else "ACCEPTED"
+    if only and outcome == "ACCEPTED":
+        outcome = "UNDECIDED"  # a narrowed run speaks for nobody
     found = []
     if reached.outcome != outcome or reached.exit_code != EXIT_CODES[outcome]:
         wanted = f"{outcome} with {EXIT_CODES[outcome]}"
@@ -132,6 +139,9 @@ def _differs(expected: Expectation, key: Key, row: Row) -> str | None:
         return f"{key[0]} on {key[1]} is {row.verdict} ({row.reason_code}), expected {expected.verdict}"
     if expected.reason is not None and row.reason_code != expected.reason:
         return f"{key[0]} on {key[1]} gives the reason {row.reason_code}, expected {expected.reason}"
+    if expected.warns is not None and expected.warns not in row.warned:
+        shown = ", ".join(sorted(row.warned)) or "nothing"
+        return f"{key[0]} on {key[1]} warns of {shown}, expected {expected.warns}"
     return None
 
 
@@ -155,10 +165,16 @@ def run_once(
 def rows_of(lines: Sequence[Mapping[str, Any]]) -> dict[Key, Row]:
     """The verdicts of a record."""
     return {
-        (line["check"], line["subject"]): Row(line["verdict"], line["reason_code"], line["blocked_by"])
+        (line["check"], line["subject"]): Row(
+            line["verdict"], line["reason_code"], line["blocked_by"], _warned(line.get("findings") or ())
+        )
         for line in lines
         if line["event"] == "verdict"
     }
+
+
+def _warned(findings: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    return frozenset(str(f["metric"]) for f in findings if f["severity"] == "warn" and f["outcome"] == "missed")
 
 
 def _outcome(lines: Sequence[Mapping[str, Any]]) -> str:

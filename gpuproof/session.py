@@ -47,14 +47,16 @@ class _Bridge:
             self._progress.ends_within(self.launched.run.setting.profile.deadlines.run_s)
 
 
-def run_suite(arguments: Sequence[str], private: Sequence[Path], argv: Sequence[str]) -> int:
+def run_suite(
+    arguments: Sequence[str], private: Sequence[Path], argv: Sequence[str], *, quiet: bool, plain: bool
+) -> int:
     """Run the checks; the exit code of the decision, 2 where no run could start."""
     for folder in private:
         if not folder.is_dir():
             sys.stderr.write(f"gpuproof: --private-checks {folder}: no such folder\n")
             return USAGE
     console = Console()
-    with Progress(console) as progress:
+    with Progress(console, quiet=quiet, plain=plain) as progress:
         bridge = _Bridge(progress, argv)
         with _only_own_plugins():
             code = pytest.main(_command(arguments, private), plugins=[bridge])

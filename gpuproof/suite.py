@@ -27,6 +27,11 @@ class ClusterSubject:
     name: str = "cluster"
 
 
+@dataclass(frozen=True)
+class GangSubject(ClusterSubject):
+    """The cluster as a whole, by one pod on each of its nodes at the same time."""
+
+
 Subject = NodeSubject | ClusterSubject
 
 Answer = Measurement | JobFailure
@@ -45,8 +50,23 @@ class RunWorkload(Protocol):
     def __call__(self, name: str, subject: NodeSubject) -> Answer: ...
 
 
+class RunExperiment(Protocol):
+    """Run an experiment of the gang (one pod a node, all GPUs, for all network checks together); wait for its answer.
+
+    `alone` and `transport` answer for a node; `whole`, `ladder` and `localisation` for the gang.
+    """
+
+    def __call__(self, name: str, subject: Subject) -> Answer: ...
+
+
 class ReadExporter(Protocol):
     """Read the metrics exporter of a node, beside what a pod on it saw of its GPUs."""
+
+    def __call__(self, subject: NodeSubject, seen: Answer) -> Answer: ...
+
+
+class ReadPrometheus(Protocol):
+    """Read what Prometheus keeps of a node's GPUs, beside what a pod on it saw of them."""
 
     def __call__(self, subject: NodeSubject, seen: Answer) -> Answer: ...
 

@@ -82,6 +82,15 @@ class SweepState:
         """Names of the pods seen so far and not known to be gone."""
         return tuple(name for name, pod in self._pods.items() if not pod.gone)
 
+    @property
+    def running(self) -> dict[str, tuple[str, int]]:
+        """Pod and completion index by node, of pods whose container runs and that have not had their say."""
+        return {
+            pod.node: (pod.name, _index(pod.raw))
+            for pod in self._pods.values()
+            if pod.phase is Phase.RUNNING and not pod.final and pod.node
+        }
+
     def drain(self) -> list[Result]:
         """Results since the last call; each candidate appears exactly once over the life of the sweep."""
         fresh, self._fresh = self._fresh, []
@@ -205,9 +214,7 @@ class SweepState:
         start = self._job_started_at.get(pod.job, now)
         # A short measurement may be seen for the first time when it has ended already.
         timings = Timings(pod.bound_at - start, (pod.running_at or now) - start, now - start)
-        index = raw.text(pod.raw, "metadata", "annotations", _INDEX)
-        number = int(index) if index.isascii() and index.isdigit() else -1
-        self._conclude(Visited(pod.node, pod.name, number, found, timings))
+        self._conclude(Visited(pod.node, pod.name, _index(pod.raw), found, timings))
 
     def _fail(self, pod: _Pod, failure: JobFailure) -> None:
         pod.final = True
@@ -282,6 +289,11 @@ class SweepState:
     def _held(self) -> int:
         pods = (pod for pod in self._pods.values() if pod.job == self._job and pod.node)
         return sum(raw.text(pod.raw, "status", "phase") not in ("Failed", "Succeeded") for pod in pods)
+
+
+def _index(obj: Raw) -> int:
+    text = raw.text(obj, "metadata", "annotations", _INDEX)
+    return int(text) if text.isascii() and text.isdigit() else -1
 
 
 def _version(obj: Raw) -> str:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from gpuproof.claims import make_claims
 from gpuproof.cluster import raw
-from gpuproof.cluster.port import CONFIG_MAPS, EVENTS, JOBS, NODES, PODS, Cluster, ClusterError
+from gpuproof.cluster.port import CONFIG_MAPS, EVENTS, JOBS, NODES, PODS, SECRETS, Cluster, ClusterError
+from gpuproof.dataset import DatasetError, handout
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.feeds import Feeds, News, SeeingClock
 from gpuproof.inventory import Inventory
@@ -82,6 +83,7 @@ class Session:
     clock: Callable[[], float]
     sources: set[str] = field(default_factory=set)
     claims: set[str] = field(default_factory=set)
+    dataset_made: bool = False
     jobs_made: int = 0
     kept: list[str] = field(default_factory=list)
     """Jobs of a sweep whose pods stay until the next one has ended."""
@@ -248,6 +250,13 @@ class SweepRun:
         workload, namespace = self.request.workload, self.renderer.namespace
         try:
             make_claims(self.cluster, self.renderer, self.request.shape.claims, self.session.claims)
+            if self.request.dataset is not None and not self.session.dataset_made:
+                objects = handout(self.request.dataset, self.renderer.run_id)
+                self.cluster.create(SECRETS, self.renderer.dataset(objects), namespace=namespace)
+                self.session.dataset_made = True
+        except DatasetError as error:
+            self.state.give_up(JobFailure(Reason.HARNESS_ERROR, str(error)))
+            return
         except ClusterError as error:
             self.state.give_up(JobFailure(error.reason, error.message))
             return

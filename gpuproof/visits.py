@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuproof.expectation import Deadlines
+from gpuproof.expectation import Dataset, Deadlines
 from gpuproof.failure import JobFailure
 from gpuproof.pod_shape import WHOLE_NODE, PodShape
 from workloads.contract import Measurement
@@ -31,6 +31,7 @@ class SweepRequest:
     deadlines: Deadlines
     world_size: int = 1
     shape: PodShape = WHOLE_NODE
+    dataset: Dataset | None = None
     excluded: tuple[str, ...] = ()
 
 

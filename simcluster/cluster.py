@@ -68,7 +68,7 @@ class Cluster:
         self.kubelets: dict[str, NodeKubelet] = {}
         self._scratch = scratch
         self._load: LoadMeter | None = None
-        self._objects = ObjectStore(scratch / "objects")
+        self.objects = ObjectStore(scratch / "objects", self._node_of)
         self._root_ca = ""
         self._runtime = Runtime()
         self._controllers = ControllerManager(self.api.client, timing)
@@ -87,7 +87,7 @@ class Cluster:
         self.faults.prepare(self)
         await asyncio.gather(*(kubelet.start() for kubelet in self.kubelets.values()))
         if self.topology.object_store:
-            await self._objects.start(socket.create_server((GATEWAY, OBJECT_STORE_PORT)))
+            await self.objects.start(socket.create_server((GATEWAY, OBJECT_STORE_PORT)))
         await install(self.api.client, self.topology)
         if self.topology.dcgm:
             self._load = LoadMeter(self.kubelets)
@@ -103,7 +103,7 @@ class Cluster:
             await kubelet.stop()
         self._names.stop()
         await self._hosts.stop()
-        await self._objects.stop()
+        await self.objects.stop()
         await self._site.claims.stop()
         self._fabric.close()
         await self._runtime.stop()
@@ -150,6 +150,12 @@ class Cluster:
             claims=Claims(self.api.client, self._scratch / "claims"),
             base_env=base_environment(GATEWAY, _IN_CLUSTER_PORT),
         )
+
+    async def _node_of(self, address: str | None) -> str:
+        """The node of the pod with this address; '' where there is none."""
+        pods = (await self.api.client.list("pods")).items
+        found = (pod["spec"].get("nodeName", "") for pod in pods if (pod.get("status") or {}).get("podIP") == address)
+        return str(next(found, ""))
 
     @property
     def site(self) -> Site:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from simcluster.api.port import ApiError, Client, Object
 from simcluster.node.images import EXPORTER_IMAGE, PYTHON_IMAGE
 from simcluster.node.runtime import GATEWAY
-from simcluster.topology import Pool, Topology, node_names
+from simcluster.topology import Pool, Prometheus, Topology, node_names
 
 OPERATOR_NAMESPACE = "gpu-operator"
 STORE_NAMESPACE = "simcluster"
 MONITORING_NAMESPACE = "monitoring"
 DEFAULT_INTERVAL_MS = 500
+PROMETHEUS_PORT = 9090
 OBJECT_STORE_PORT = 9000
 _EXPORTER = "nvidia-dcgm-exporter"
 
@@ -26,6 +27,10 @@ async def install(client: Client, topology: Topology) -> None:
         await client.create("daemonsets.apps", exporter(topology.dcgm_interval_ms), OPERATOR_NAMESPACE)
         if topology.second_exporter:
             await _install_second_exporter(client, topology.second_exporter)
+        if topology.prometheus is not None and topology.control_plane:
+            await ensure_namespace(client, MONITORING_NAMESPACE)
+            for resource, obj in prometheus(topology.prometheus):
+                await client.create(resource, obj, MONITORING_NAMESPACE)
     if topology.object_store:
         await ensure_namespace(client, STORE_NAMESPACE)
         for resource, obj in object_store():
@@ -78,6 +83,39 @@ async def _install_second_exporter(client: Client, node: str) -> None:
     metadata = {"name": f"dcgm-exporter-{node}", "namespace": MONITORING_NAMESPACE, "labels": labels}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     await client.create("pods", pod, MONITORING_NAMESPACE)
+
+
+def prometheus(settings: Prometheus) -> list[tuple[str, Object]]:
+    """A Prometheus on the control plane's node, where no GPU node's trouble reaches it, and its Service."""
+    labels = {"app.kubernetes.io/name": "prometheus"}
+    metadata = {"name": "prometheus", "namespace": MONITORING_NAMESPACE, "labels": labels}
+    environment = {
+        "TARGETS_HOST": f"{_EXPORTER}.{OPERATOR_NAMESPACE}.svc.cluster.local",
+        "SCRAPE_INTERVAL_S": f"{settings.interval_s:g}",
+        "HONOR_LABELS": "1" if settings.honor_labels else "0",
+        "DROP_HOSTNAME": settings.leaves_out,
+    }
+    container = {
+        "name": "prometheus",
+        "image": EXPORTER_IMAGE,
+        "command": ["prometheus"],
+        "env": [{"name": name, "value": value} for name, value in environment.items()],
+        "ports": [{"name": "web", "containerPort": PROMETHEUS_PORT}],
+    }
+    spec = {"nodeName": "control-plane", "terminationGracePeriodSeconds": 1, "containers": [container]}
+    port = {"name": "web", "port": PROMETHEUS_PORT, "targetPort": PROMETHEUS_PORT, "protocol": "TCP"}
+    return [
+        (
+            "services",
+            {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": metadata,
+                "spec": {"selector": labels, "ports": [port]},
+            },
+        ),
+        ("pods", {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}),
+    ]
 
 
 def exporter(interval_ms: int) -> Object:

@@ -13,7 +13,9 @@ import os
 import re
 import socket
 import tempfile
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -23,6 +25,28 @@ _BLOCK = 1 << 18
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._=-]*$")
 _SYNTHETIC = re.compile(r"^synthetic/([A-Za-z0-9-]{1,64})/(\d{1,15})$")
 _RANGE = re.compile(r"^bytes=(\d*)-(\d*)$")
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """How synthetic objects are served wrongly to one node, or to everybody (`EVERYBODY`).
+
+    `status` refuses; `drop_after_bytes` ends the connection there; both strike the first `times` requests for an object
+    (0: each). `length_change` serves an object that is so many bytes longer, or shorter, than it should be, its length
+    said accordingly. `flip` damages one bit in the middle.
+    """
+
+    status: int = 0
+    drop_after_bytes: int = 0
+    times: int = 0
+    length_change: int = 0
+    flip: bool = False
+
+
+EVERYBODY = "*"
+HARMLESS = Trouble()
+NodeOf = Callable[[str | None], Awaitable[str]]
+"""The node whose pod has this address; '' where no pod has it."""
 
 
 class _Upload:
@@ -49,9 +73,26 @@ class _Upload:
 class ObjectStore:
     """Serves the objects under a directory: GET, HEAD, PUT, DELETE /BUCKET/KEY, and GET /BUCKET/ for a listing."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, node_of: NodeOf | None = None) -> None:
         self._directory = directory
         self._runner: web.AppRunner | None = None
+        self._node_of = node_of
+        self._troubles: dict[str, Trouble] = {}
+        self._struck: Counter[tuple[str, str]] = Counter()
+
+    def trouble(self, node: str, trouble: Trouble) -> None:
+        """Serve synthetic objects so to the pods of a node, or to everybody."""
+        self._troubles[node] = trouble
+
+    async def _trouble_of(self, request: web.Request) -> Trouble:
+        if not self._troubles:
+            return HARMLESS
+        node = EVERYBODY if self._node_of is None else await self._node_of(request.remote)
+        found = self._troubles.get(node) or self._troubles.get(EVERYBODY) or HARMLESS
+        if found.times:
+            self._struck[node, request.path] += 1
+            return found if self._struck[node, request.path] <= found.times else HARMLESS
+        return found
 
     async def start(self, sock: socket.socket) -> None:
         """Serve on a listening socket."""
@@ -71,7 +112,7 @@ class ObjectStore:
         path = request.match_info["path"]
         made_up = _SYNTHETIC.match(path)
         if made_up is not None:
-            return await _synthetic(request, made_up[1], int(made_up[2]))
+            return await _synthetic(request, made_up[1], int(made_up[2]), await self._trouble_of(request))
         if request.method == "GET" and (path.endswith("/") or not path):
             return self._listing(path.rstrip("/"))
         place = self._place(path)
@@ -119,9 +160,13 @@ class ObjectStore:
         return web.Response(text=json.dumps({"objects": objects}), content_type="application/json")
 
 
-async def _synthetic(request: web.Request, seed: str, size: int) -> web.StreamResponse:
+async def _synthetic(request: web.Request, seed: str, size: int, trouble: Trouble) -> web.StreamResponse:
     if request.method not in ("GET", "HEAD"):
         raise web.HTTPMethodNotAllowed(request.method, ("GET", "HEAD"))
+    if trouble.status:
+        return web.Response(status=trouble.status, text="refused\n")
+    damaged = size // 2 if trouble.flip else -1
+    size = max(0, size + trouble.length_change)
     headers = {"Accept-Ranges": "bytes", "ETag": f'"{seed}-{size}"', "Content-Type": "application/octet-stream"}
     first, last, status = 0, size - 1, 200
     asked = request.headers.get("Range")
@@ -132,10 +177,20 @@ async def _synthetic(request: web.Request, seed: str, size: int) -> web.StreamRe
     response = web.StreamResponse(status=status, headers={**headers, "Content-Length": str(last - first + 1)})
     await response.prepare(request)
     if request.method == "GET":
+        sent = first
         async for piece in _pieces(seed, first, last + 1):
-            await response.write(piece)
+            await response.write(_damaged(piece, damaged - sent))
+            sent += len(piece)
+            if trouble.drop_after_bytes and sent - first >= trouble.drop_after_bytes and request.transport is not None:
+                request.transport.close()
+                return response
     await response.write_eof()
     return response
+
+
+def _damaged(piece: bytes, at: int) -> bytes:
+    """The bytes with one bit flipped, where the place lies within them."""
+    return piece[:at] + bytes([piece[at] ^ 1]) + piece[at + 1 :] if 0 <= at < len(piece) else piece
 
 
 def _requested(asked: str, size: int) -> tuple[int, int]:

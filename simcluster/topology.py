@@ -145,16 +145,30 @@ class Pool(_Strict):
     busy: Busy | None = None
 
 
+class Prometheus(_Strict):
+    """A Prometheus in the namespace monitoring that scrapes the metrics exporters every `interval_s`.
+
+    `honor_labels` leaves the exporters' pod labels as they are; series with the Hostname `leaves_out` are dropped.
+    """
+
+    interval_s: Annotated[float, Field(gt=0)] = 1.0
+    honor_labels: bool = True
+    leaves_out: str = ""
+
+
 class Topology(_Strict):
-    """A whole cluster's nodes, besides the control plane's one; `dcgm` installs the metrics exporter, which looks at
-    its GPUs every `dcgm_interval_ms`, `second_exporter` one more on that node, `object_store` an HTTP store that pods
-    reach as object-store.simcluster.svc."""
+    """A whole cluster's nodes, besides the control plane's one.
+
+    `dcgm` installs the metrics exporter, which looks at its GPUs every `dcgm_interval_ms`, `second_exporter` one more
+    on that node, `prometheus` what scrapes them; `object_store` an HTTP store that pods reach as
+    object-store.simcluster.svc."""
 
     name: str
     control_plane: bool = True
     dcgm: bool = False
     dcgm_interval_ms: _Positive = 500
     second_exporter: str = ""
+    prometheus: Prometheus | None = None
     object_store: bool = False
     pools: list[Pool]
 

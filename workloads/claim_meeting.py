@@ -33,6 +33,8 @@ class Meeting:
         self.within_s = within_s
         self.trouble = ""
         """The first error that kept this pod from announcing something; '' while there was none."""
+        self.absent: Set[str] = set()
+        """Who kept this pod waiting in vain once, or said that it leaves: nobody waits for them again."""
 
     def say(self, word: str, value: Any = None) -> bool:
         """Announce a word with a value, whole or not at all to those who read it; whether it could be written."""
@@ -71,10 +73,20 @@ class Meeting:
 
         def complete() -> bool:
             found.update(self.heard(word))
-            return len(found) >= self.size if names is None else names <= set(found)
+            if names is None:
+                return len(found) >= self.size
+            missing = names - set(found) - self.absent
+            if missing:
+                missing -= set(self.heard("left"))
+            return not missing
 
-        self.wait_until(complete)
+        if not self.wait_until(complete) and names is not None:
+            self.absent |= names - set(found)
         return found
+
+    def leave(self) -> None:
+        """Tell the others not to wait any more."""
+        self.say("left")
 
     def wait_until(self, ready: Callable[[], bool]) -> bool:
         """Look every few milliseconds until it is so, or `within_s` have passed; whether it became so."""

@@ -54,6 +54,9 @@ NEXT:
     setp.ge.u64 %p0, %d1, %d3;
     @%p0 bra DONE;
     cvt.u32.u64 %r3, %d1;
+    shr.u64 %d4, %d1, 32;
+    cvt.u32.u64 %r5, %d4;
+    mad.lo.u32 %r3, %r5, 2654435761, %r3;
 """
     + _MIX
     + """
@@ -85,6 +88,9 @@ NEXT:
     setp.ge.u64 %p0, %d1, %d3;
     @%p0 bra DONE;
     cvt.u32.u64 %r3, %d1;
+    shr.u64 %d4, %d1, 32;
+    cvt.u32.u64 %r5, %d4;
+    mad.lo.u32 %r3, %r5, 2654435761, %r3;
 """
     + _MIX
     + """
@@ -132,13 +138,13 @@ DONE:
 }
 """
 )
-"""`fill32` writes mix(i + seed) into word i, `verify32` counts the words that hold something else, `burn` computes
-`iterations` multiply-adds a thread and writes each thread's result. The mix is a bijection of 32-bit words."""
+"""`fill32` writes `word_at(i, seed)` into word i, `verify32` counts the words that hold something else, `burn` computes
+`iterations` multiply-adds a thread and writes each thread's result."""
 
 
-def mixed(word: int) -> int:
-    """What `fill32` writes for i + seed (modulo 2**32)."""
-    x = word & 0xFFFFFFFF
+def word_at(index: int, seed: int) -> int:
+    """What `fill32` writes: a bijection of any 2**32 words in a row, so that no two places of them hold the same."""
+    x = (index + (index >> 32) * 2654435761 + seed) & 0xFFFFFFFF
     x ^= x >> 16
     x = x * 0x7FEB352D & 0xFFFFFFFF
     x ^= x >> 15

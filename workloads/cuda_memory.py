@@ -12,7 +12,7 @@ from typing import List, Tuple
 from workloads.contract import Sample
 from workloads.cuda_buffers import DeviceMemory, PinnedMemory, Stream
 from workloads.cuda_driver import Context, CudaError, Driver, count_differences
-from workloads.cuda_kernels import Kernels, mixed
+from workloads.cuda_kernels import Kernels, word_at
 
 SMALL = 256 << 10
 READ_BACK = 8
@@ -77,7 +77,7 @@ def read_back(memory: DeviceMemory, words: int, seed: int) -> int:
         raw = memory.read(start * WORD, PROBES * WORD)
         for number in range(PROBES):
             found = int.from_bytes(raw[number * WORD : (number + 1) * WORD], "little")
-            wrong += found != mixed(start + number + seed)
+            wrong += found != word_at(start + number, seed)
     return wrong
 
 

@@ -43,7 +43,8 @@ class Worker:
 
     def __init__(self, gpu: int, uuid: str, options: Dict[str, Any]) -> None:
         self.gpu, self.uuid = gpu, uuid
-        root = str(Path(__file__).resolve().parent.parent)
+        # Not resolved: a mounted ConfigMap is made of links, and what they lead to is no package.
+        root = str(Path(__file__).absolute().parent.parent)
         command = [sys.executable, "-u", "-c", _CHILD, root, json.dumps(options)]
         environment = dict(os.environ, CUDA_VISIBLE_DEVICES=uuid)
         self._process = subprocess.Popen(

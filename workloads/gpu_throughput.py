@@ -122,6 +122,8 @@ def timed_batch(
 ) -> Callable[[int], float]:
     """A call that does so many products and returns the seconds they took by the device's own clock."""
     a, b = operands(torch, dtype, n)
+    if device == "cpu":
+        torch.set_num_threads(1)  # each GPU has a thread of this program already
     if device == "cuda":
         product = on_device(torch, dtype, gpu, a, b)
         stream = torch.cuda.current_stream(gpu)
@@ -169,8 +171,8 @@ def summary(metric: str, rates: Sequence[float], unit: str, at: Dict[str, Scalar
     low, high = ordered[int(0.05 * (len(ordered) - 1))], ordered[-1 - int(0.05 * (len(ordered) - 1))]
     return [
         Sample(metric, shortened(middle), unit, {**at, "statistic": "median"}),
-        Sample(metric + "_spread", shortened((high - low) / middle), "1", at),
-        Sample(metric + "_trials", float(len(ordered)), "count", at),
+        Sample("spread", shortened((high - low) / middle), "1", {**at, "of": metric}),
+        Sample("trials", float(len(ordered)), "count", {**at, "of": metric}),
     ]
 
 

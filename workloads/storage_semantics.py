@@ -124,7 +124,8 @@ def round_trips(meeting: Meeting, peers: List[str]) -> Dict[str, float]:
             if trips.get(peer) == NEVER:
                 trips[peer] = time.monotonic() - began
         if not done and NEVER not in trips.values():
-            done = meeting.say("answered")
+            meeting.say("answered")
+            done = True
         return done and set(peers) <= set(meeting.heard("answered"))
 
     meeting.wait_until(finished)

@@ -93,6 +93,12 @@ class KubeCluster:
         path = resource.path(namespace)
         return an_object(self._json("POST", path, body=body), "POST " + path)
 
+    def annotate(self, resource: Resource, name: str, annotations: Mapping[str, str], *, namespace: str) -> raw.Raw:
+        """By a merge patch, which may be repeated as often as need be."""
+        path = resource.path(namespace, name)
+        body = {"metadata": {"annotations": dict(annotations)}}
+        return an_object(self._json("PATCH", path, body=body), "PATCH " + path)
+
     def delete(
         self, resource: Resource, name: str, *, namespace: str | None = None, grace_s: int | None = None
     ) -> raw.Raw:
@@ -150,6 +156,12 @@ class KubeCluster:
             raise ClusterError(Reason.HARNESS_ERROR, f"the log of {pod} is lost: {text[:200]}", 200)
         return text
 
+    def follow_log(self, namespace: str, pod: str, container: str, *, since: str = "") -> Answer:
+        """See the port."""
+        path = Resource("api/v1", "pods").path(namespace, pod, "log")
+        query = [("container", container), ("follow", "true"), ("timestamps", "true")]
+        return self._open_stream(path, [*query, ("sinceTime", since)] if since else query)
+
     def proxy_get(
         self,
         resource: Resource,
@@ -189,7 +201,7 @@ class KubeCluster:
             self._credentials.reload(answer.generation)
             answer = self._send("GET", path, query, None, read_s=self._patience.quiet_watch_s)
         if answer.status != 200:
-            raise error_of(answer, answer.body(self._patience.call_s), "watch " + path)
+            raise error_of(answer, answer.body(self._patience.call_s), "GET " + path)
         self._outage.over()
         return answer
 
@@ -256,7 +268,7 @@ class KubeCluster:
         api, generation = self._credentials.current()
         headers = {"Accept": accept}
         if body is not None:
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = "application/merge-patch+json" if method == "PATCH" else "application/json"
         try:
             sent = api.param_serialize(
                 method, path, query_params=list(query), header_params=headers, body=body, auth_settings=["BearerToken"]

@@ -58,6 +58,7 @@ PODS = Resource("api/v1", "pods")
 EVENTS = Resource("api/v1", "events")
 CONFIG_MAPS = Resource("api/v1", "configmaps")
 SERVICES = Resource("api/v1", "services")
+SECRETS = Resource("api/v1", "secrets")
 CLAIMS = Resource("api/v1", "persistentvolumeclaims")
 JOBS = Resource("apis/batch/v1", "jobs")
 
@@ -108,6 +109,22 @@ class Watch(Protocol):
     def close(self) -> None: ...
 
 
+class LogStream(Protocol):
+    """One open answer to a request for a log: bytes until the server ends it."""
+
+    def chunks(self) -> Iterator[bytes]:
+        """Bytes as they arrive; raises `ClusterError` when the connection breaks or says nothing for too long."""
+        ...
+
+    def interrupt(self) -> None:
+        """End it from any thread, also while another one waits in `chunks`."""
+        ...
+
+    def close(self) -> None:
+        """Give it up; called by the thread that reads."""
+        ...
+
+
 class Cluster(Protocol):
     """A Kubernetes API. Every method raises `ClusterError` and nothing else; all are safe to call from any thread."""
 
@@ -135,6 +152,10 @@ class Cluster(Protocol):
         """Create it; a repeated attempt after a lost answer that finds it there counts as done."""
         ...
 
+    def annotate(self, resource: Resource, name: str, annotations: Mapping[str, str], *, namespace: str) -> Raw:
+        """Set annotations of an object and leave all else as it is."""
+        ...
+
     def delete(self, resource: Resource, name: str, *, namespace: str | None = None, grace_s: int | None = None) -> Raw:
         """Delete it and what it owns, in the background; an absent object is no error and answers {}."""
         ...
@@ -152,6 +173,13 @@ class Cluster(Protocol):
         """Changes from `resource_version` on (or from everything present, when empty).
 
         `known` are the (namespace, name) pairs the caller already has: a re-list then reports those that vanished.
+        """
+        ...
+
+    def follow_log(self, namespace: str, pod: str, container: str, *, since: str = "") -> LogStream:
+        """A container's log from its beginning, or from about `since` (RFC 3339) on, and what is written from now on.
+
+        Each line begins with its time stamp and a blank. One attempt: who follows resumes.
         """
         ...
 

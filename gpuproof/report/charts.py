@@ -6,6 +6,7 @@ or not at all, and nothing but the elements and attributes named here leaves thi
 
 import math
 import re
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -186,6 +187,8 @@ def _name(text: str) -> str:
 def _pygal() -> Any:
     import pygal  # noqa: PLC0415 - a tenth of a second that only a page with a chart needs
 
+    # It leaves a finder for its maps that knows only the old way to find modules, at which every later import warns.
+    sys.meta_path[:] = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
     return pygal
 
 

@@ -55,6 +55,7 @@ class ClusterFacts(Facts):
     """What was tested; `simulated` unknown counts as unknown, never as real."""
 
     name: str = "unknown"
+    uid: str = ""
     server_version: str = ""
     simulated: bool | None = None
 
@@ -136,6 +137,12 @@ class NodeFacts(Facts):
     product: str | None = None
     driver: str | None = None
     problem: str | None = None
+    labels: Mapping[str, str] = Field(default_factory=dict, exclude=True)
+
+    @property
+    def hostname(self) -> str | None:
+        """What `kubernetes.io/hostname` says, by which a pod is put on this node."""
+        return self.labels.get("kubernetes.io/hostname")
 
 
 class InventoryLine(Line):
@@ -159,6 +166,16 @@ class PlannedLine(Line):
 
     event: Literal["planned"]
     subjects: tuple[PlannedFacts, ...] = ()
+
+
+class BaselineLine(Line):
+    """The earlier run that limits are relative to, and by limit id the number taken from it."""
+
+    event: Literal["baseline"]
+    run: str = "unknown"
+    decision: str = ""
+    simulated: bool | None = None
+    values: Mapping[str, float] = Field(default_factory=dict)
 
 
 class JobStarted(Line):
@@ -324,6 +341,7 @@ LINES: Mapping[str, type[Line]] = {
     "run_started": RunStarted,
     "inventory": InventoryLine,
     "planned": PlannedLine,
+    "baseline": BaselineLine,
     "job_started": JobStarted,
     "measurement": MeasurementLine,
     "failure": FailureLine,

@@ -16,6 +16,7 @@ from gpuproof.report import charts
 from gpuproof.report.bounds import number_of
 from gpuproof.report.events import Scalar
 from gpuproof.report.fleet import PLACE_KEYS
+from gpuproof.report.load import SHOWN
 from gpuproof.report.view import CheckView
 from gpuproof.report.wording import byte_count, natural, number, operating_point, plural
 
@@ -62,7 +63,7 @@ class _Number:
 def figures(check: CheckView) -> tuple[Figure, ...]:
     """Return the charts of one check, those of its samples first."""
     numbers = list(_numbers(check))
-    made = [*_by_size(check, numbers), *_pairs(numbers), *_timeline(check)]
+    made = [*_by_size(check, numbers), *_pairs(numbers), *_timeline(check), *_load(check)]
     return tuple(made[:MOST_FIGURES])
 
 
@@ -196,6 +197,22 @@ def _heat_map(metric: str, unit: str, point: str, values: Mapping[tuple[str, str
     if len(ranked) > len(nodes):
         note += f" Shown are the {len(nodes)} nodes furthest from the median, of {len(ranked)}."
     return Figure(caption, charts.heat_map(caption, nodes, nodes, cells), note)
+
+
+def _load(check: CheckView) -> Iterable[Figure]:
+    """Return a chart for each of the platform's own readings that moved, beside the same seconds of the check."""
+    began = check.load[0].at_unix_s if check.load else 0.0
+    for column, unit in SHOWN.items():
+        points = [(each.at_unix_s - began, each.values[column]) for each in check.load if column in each.values]
+        if len(points) < 2:
+            continue
+        name = column.rsplit("_", 1)[0].replace("_", " ")
+        lines = [
+            charts.Line(word, tuple((at, values[place]) for at, values in points))
+            for place, word in enumerate(("lowest GPU", "median", "highest GPU"))
+        ]
+        caption = f"The platform's telemetry while it ran: {name}"
+        yield Figure(caption, charts.lines(caption, lines, x_title="seconds", y_title=unit, height=220))
 
 
 def _timeline(check: CheckView) -> Iterable[Figure]:

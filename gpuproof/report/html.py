@@ -18,36 +18,37 @@ from gpuproof.report.view import RunView
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
+def render_page(template: str, **values: Any) -> str:
+    """Return a page of its own: the template with the project's style and nothing from outside."""
+    style = (_TEMPLATES / "report.css").read_text(encoding="utf-8")
+    digest = b64encode(sha256(style.encode()).digest()).decode()
+    return _environment().get_template(template).render(style=Markup(style), style_hash=digest, **values)
+
+
 def render_html(view: RunView) -> str:
     """Return the whole page as text.
 
     Every text of the record is escaped by the template engine after its control and bidi characters are spelled out.
     The page's own content policy forbids scripts, frames, network and any style but the one whose hash it names.
     """
-    style = (_TEMPLATES / "report.css").read_text(encoding="utf-8")
     measurements = [measured for subject in view.subjects for measured in subject.measurements]
     attention, clean = layout.split_grid(layout.grid(view))
-    return (
-        _environment()
-        .get_template("report.html.j2")
-        .render(
-            view=view,
-            style=Markup(style),
-            style_hash=b64encode(sha256(style.encode()).digest()).decode(),
-            groups=layout.groups(view),
-            replaced=layout.replaced_limits(view),
-            uncovered=layout.uncovered(view),
-            idle_waivers=layout.idle_waivers(view),
-            attention=attention,
-            clean=clean,
-            sections=layout.sections(view),
-            spreads=fleet.spreads(measurements),
-            timings=fleet.timings(measurements),
-            nodes=fleet.node_rows(view.nodes),
-            majority=fleet.majority_of(view.nodes),
-            environment=fleet.environment_matrix(measurements),
-            pod_patch=json.dumps(view.run.pod_patch, indent=2, ensure_ascii=False) if view.run.pod_patch else "",
-        )
+    return render_page(
+        "report.html.j2",
+        view=view,
+        groups=layout.groups(view),
+        replaced=layout.replaced_limits(view),
+        uncovered=layout.uncovered(view),
+        idle_waivers=layout.idle_waivers(view),
+        attention=attention,
+        clean=clean,
+        sections=layout.sections(view),
+        spreads=fleet.spreads(measurements),
+        timings=fleet.timings(measurements),
+        nodes=fleet.node_rows(view.nodes),
+        majority=fleet.majority_of(view.nodes),
+        environment=fleet.environment_matrix(measurements),
+        pod_patch=json.dumps(view.run.pod_patch, indent=2, ensure_ascii=False) if view.run.pod_patch else "",
     )
 
 

@@ -23,7 +23,7 @@ from gpuproof.report.view import RunView, SubjectView
 from gpuproof.report.wording import as_utc
 from gpuproof.report.words import Decision, Verdict
 
-SCHEMA_VERSION: Literal["1.0"] = "1.0"
+SCHEMA_VERSION: Literal["1.1"] = "1.1"
 
 
 class _Part(BaseModel):
@@ -108,7 +108,7 @@ class SubjectPart(_Part):
 class ReportDocument(_Part):
     """The whole of report.json."""
 
-    schema_version: Literal["1.0"]
+    schema_version: Literal["1.1"]
     simulated: bool | None
     decision: DecisionPart
     counts: Mapping[Verdict, int]

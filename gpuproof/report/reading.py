@@ -10,11 +10,14 @@ from pydantic import ValidationError
 
 from gpuproof.report.events import (
     LINES,
+    BaselineLine,
     CheckFacts,
     CleanupLine,
     DecisionLine,
     EvidenceLine,
     FailureLine,
+    GpuTimeFacts,
+    GpuTimeLine,
     InterruptedLine,
     InventoryLine,
     JobStarted,
@@ -25,10 +28,12 @@ from gpuproof.report.events import (
     ResumedLine,
     RunFinished,
     RunStarted,
+    TelemetryLine,
     VerdictLine,
     WaiverFacts,
 )
 from gpuproof.report.evidence import Evidence, EvidenceBudget
+from gpuproof.report.load import LoadHistory
 from gpuproof.report.outcome import decide_shown
 from gpuproof.report.view import CheckView, Moment, RunFacts, RunView, SubjectView
 from gpuproof.report.wording import duration, natural, plural, scrubbed
@@ -60,6 +65,9 @@ class Reading:
     budget: EvidenceBudget = field(default_factory=EvidenceBudget)
     answered_since_resume: set[Key] = field(default_factory=set)
     plan_is_old: bool = False
+    load: LoadHistory = field(default_factory=LoadHistory)
+    baseline: str = ""
+    gpu_time: Mapping[str, GpuTimeFacts] = field(default_factory=dict)
     holes: list[str] = field(default_factory=list)
     last_seq: int = 0
 
@@ -134,6 +142,18 @@ class Reading:
                 pods = line.nodes if isinstance(line.nodes, int) else len(line.nodes)
                 again = ", follow-up" if line.follow_up else ""
                 self._moment(line, f"job {line.job} started for {line.check}: {plural(pods, 'pod')}{again}")
+            case TelemetryLine():
+                self.load.take(line)
+            case GpuTimeLine():
+                self.gpu_time = line.nodes
+            case BaselineLine():
+                self.baseline = f"run {line.run}, which was {line.decision}"
+                self._moment(line, f"limits are relative to {self.baseline}")
+            case _:
+                self._keep_end(line)
+
+    def _keep_end(self, line: Line) -> None:
+        match line:
             case InterruptedLine():
                 self._moment(line, f"interrupted by {line.signal}")
             case ResumedLine():
@@ -186,6 +206,7 @@ class Reading:
             nodes=tuple(sorted(self.inventory.nodes, key=lambda n: natural(n.name))) if self.inventory else (),
             timeline=tuple(self.timeline),
             problems=_capped(self.problems),
+            gpu_time=self.gpu_time,
         )
 
     def _gaps(self) -> tuple[str, ...]:
@@ -212,6 +233,7 @@ class Reading:
             cluster=cluster,
             pod_patch=started.pod_patch,
             finished=self.finished is not None,
+            baseline=self.baseline,
             evidence_cut_chars=self.budget.cut_chars,
         )
         if self.finished is None:
@@ -230,6 +252,7 @@ class Reading:
                 facts=facts.get(name, CheckFacts(check=name, state="unknown")),
                 subjects=tuple(self._subject(key, started) for key in sorted(keys, key=lambda k: natural(k[1]))),
                 limits=tuple(limit for limit in started.limits if limit.check == name),
+                load=self.load.of(name),
             )
             for name, keys in keys_of.items()
         )

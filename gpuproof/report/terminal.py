@@ -63,16 +63,24 @@ def _now() -> datetime:
 class Progress:
     """Follows a run: call `take` with every line of the record, inside a `with` block.
 
-    On a terminal one live panel is redrawn; anywhere else each verdict is one plain line, flushed at once.
+    On a terminal one live panel is redrawn; anywhere else, or if `plain`, each verdict is one line, flushed at once.
+    If `quiet` nothing is shown.
     `run_deadline_s` is how long the run may take at most; the time left is shown where it is known.
     """
 
     def __init__(
-        self, console: Console, *, run_deadline_s: float | None = None, quiet: bool = False, clock: Clock = _now
+        self,
+        console: Console,
+        *,
+        run_deadline_s: float | None = None,
+        quiet: bool = False,
+        plain: bool = False,
+        clock: Clock = _now,
     ) -> None:
         self._console = console
         self._deadline_s = run_deadline_s
         self._quiet = quiet
+        self._lines_only = plain
         self._clock = clock
         self._started = clock()
         self._phase = "starting"
@@ -92,7 +100,7 @@ class Progress:
 
     def __enter__(self) -> "Progress":
         self._console, self._own_file = _beside_capture(self._console)
-        if self._console.is_terminal and not self._console.is_dumb_terminal and not self._quiet:
+        if self._console.is_terminal and not self._console.is_dumb_terminal and not (self._quiet or self._lines_only):
             self._live = Live(
                 console=self._console,
                 refresh_per_second=4,

@@ -12,6 +12,7 @@ from gpuproof.report.events import (
     ClusterFacts,
     FailureLine,
     FindingFacts,
+    GpuTimeFacts,
     LimitFacts,
     MeasurementLine,
     NodeFacts,
@@ -19,6 +20,7 @@ from gpuproof.report.events import (
     WaiverFacts,
 )
 from gpuproof.report.evidence import Evidence
+from gpuproof.report.load import LoadMoment
 from gpuproof.report.words import VERDICTS, Decision, Verdict
 
 
@@ -64,6 +66,8 @@ class CheckView:
     facts: CheckFacts
     subjects: tuple[SubjectView, ...]
     limits: tuple[LimitFacts, ...]
+    load: tuple[LoadMoment, ...] = ()
+    """What the platform's telemetry told while it ran."""
 
     @property
     def name(self) -> str:
@@ -120,6 +124,8 @@ class RunFacts:
     cluster: ClusterFacts = field(default_factory=ClusterFacts)
     pod_patch: Any = None
     finished: bool = False
+    baseline: str = ""
+    """The earlier run that limits are relative to, in words; empty where there is none."""
     evidence_cut_chars: int = 0
 
 
@@ -135,6 +141,7 @@ class RunView:
     nodes: tuple[NodeFacts, ...]
     timeline: tuple[Moment, ...]
     problems: tuple[str, ...] = field(default=())
+    gpu_time: Mapping[str, GpuTimeFacts] = field(default_factory=dict)
 
     @classmethod
     def from_record(cls, lines: Iterable[Mapping[str, Any]]) -> "RunView":

@@ -1,13 +1,33 @@
 """Owns the report files of a run's folder and that each is whole or absent; must not know what is in them."""
 
 import os
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuproof.report import dispute
 from gpuproof.report.html import render_html
 from gpuproof.report.json_report import render_json
 from gpuproof.report.junit import render_junit
+from gpuproof.report.markdown import render_markdown
+from gpuproof.report.quarantine import render_quarantine
+from gpuproof.report.tables import render_csv
+from gpuproof.report.textfile import render_textfile
 from gpuproof.report.view import RunView
+
+RENDERED: Mapping[str, Callable[[RunView], str]] = {
+    "report.html": render_html,
+    "report.json": render_json,
+    "junit.xml": render_junit,
+    "results.csv": render_csv,
+    "summary.md": render_markdown,
+    "metrics.prom": render_textfile,
+    "quarantine.json": render_quarantine,
+}
+"""Every report that is computed from the record alone, by its name."""
+
+MANIFESTS = "manifests"
 
 
 @dataclass(frozen=True)
@@ -20,16 +40,27 @@ class ReportPaths:
 
 
 def write_reports(view: RunView, directory: Path) -> ReportPaths:
-    """Write report.html, report.json and junit.xml into `directory`, which is made if absent; raises OSError."""
+    """Write every report, and a dispute pack a failure, into `directory`, made if absent; raises OSError."""
     directory.mkdir(parents=True, exist_ok=True)
-    paths = ReportPaths(directory / "report.html", directory / "report.json", directory / "junit.xml")
-    _replace(paths.html, render_html(view))
-    _replace(paths.json, render_json(view))
-    _replace(paths.junit, render_junit(view))
-    return paths
+    for name, render in RENDERED.items():
+        replace_file(directory / name, render(view))
+    _write_packs(view, directory)
+    return ReportPaths(directory / "report.html", directory / "report.json", directory / "junit.xml")
 
 
-def _replace(path: Path, text: str) -> None:
+def _write_packs(view: RunView, directory: Path) -> None:
+    folder = directory / dispute.FOLDER
+    if folder.exists():
+        shutil.rmtree(folder)
+    for pack in dispute.packs(view, dispute.read_manifests(directory / MANIFESTS)):
+        place = folder / pack.name
+        place.mkdir(parents=True, exist_ok=True)
+        for name, text in pack.files.items():
+            replace_file(place / name, text)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file as a whole or not at all; raises OSError."""
     # A reader, or a kill in the middle, sees the old file or the new one, never half of one.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

@@ -36,6 +36,12 @@ class Question:
     interval_s: float | None
 
 
+def lag_of(interval_s: float, settings: Telemetry, load: Measurement) -> float:
+    """How long a change may take to show. An interval beyond half the load's time is none that anybody waits for."""
+    longest_s = max((each.ended - each.began for each in loads_of(load)), default=0.0)
+    return min(interval_s, longest_s / 2) + settings.settle_s
+
+
 @dataclass(frozen=True)
 class _Span:
     since: float
@@ -50,7 +56,7 @@ def attribution_of(history: NodeHistory, settings: Telemetry, question: Question
     offset = clock_offset_s(question.sight, min((each.began for each in loads), default=emitted), emitted)
     measured = measured_interval_s(history)
     interval_s = question.interval_s or measured or 0.0
-    lag_s = interval_s + settings.settle_s
+    lag_s = lag_of(interval_s, settings, load)
     samples: list[Sample] = [Sample("clock_offset", offset, "s")]
     facts: dict[str, Fact] = {}
     if question.interval_s is not None:

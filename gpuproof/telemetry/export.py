@@ -5,7 +5,7 @@ Pure: a node's history in, a measurement out. It must not know a limit; the prof
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from gpuproof.expectation import Telemetry
 from gpuproof.telemetry.history import NodeHistory, Scrape
@@ -45,7 +45,6 @@ def export_of(
     *,
     run_id: str,
     since: float,
-    list_error: str,
     node_name: str,
 ) -> Measurement:
     """The exporter of a node as it is now; `seen` are the UUIDs that a pod with all GPUs of the node saw, in order."""
@@ -56,7 +55,7 @@ def export_of(
     ]
     facts: dict[str, Fact] = {
         "exporter": [str(each) for each in history.exporters] or [NONE],
-        "exporter_problem": exporter_problem(history, settings, list_error),
+        "exporter_problem": exporter_problem(history, settings),
         "other_exporters": named(str(each) for each in history.exporters[1:]),
         "scrape_error": scrape_error(history, since),
     }
@@ -82,10 +81,8 @@ def page_since(history: NodeHistory, since: float) -> Scrape | None:
     return latest if latest is not None and latest.began >= since else None
 
 
-def exporter_problem(history: NodeHistory, settings: Telemetry, list_error: str) -> str:
+def exporter_problem(history: NodeHistory, settings: Telemetry) -> str:
     """Why there is no exporter to ask, in words; "none" where there is one."""
-    if list_error:
-        return f"the exporters could not be listed: {list_error}"
     if not history.exporters:
         return f"no pod with {' or '.join(settings.selectors)} is on the node, in any namespace"
     if history.exporter is None:
@@ -98,10 +95,11 @@ def scrape_error(history: NodeHistory, since: float) -> str:
     """Why there is no page from `since` on, in words; "none" where there is one."""
     if page_since(history, since) is not None:
         return NONE
-    errors = [each.error for each in history.since(since) if each.error]
-    if not errors:
-        return "it was not asked" if history.exporter is None else "it was asked and has not answered yet"
-    return f"{len(errors)} scrapes in a row failed, the last one: {errors[-1]}"
+    if errors := [each.error for each in history.since(since) if each.error]:
+        return f"{len(errors)} scrapes in a row failed, the last one: {errors[-1]}"
+    if history.scrapes and history.scrapes[-1].error:
+        return f"no answer any more, the last one was: {history.scrapes[-1].error}"
+    return "nobody could be asked" if history.exporter is None else "it was asked and has not answered yet"
 
 
 def named(things: Iterable[str]) -> list[Scalar]:
@@ -114,20 +112,20 @@ def named(things: Iterable[str]) -> list[Scalar]:
 
 def _completeness(page: PageReading, settings: Telemetry, seen: Sequence[str]) -> dict[str, Fact]:
     known = list(dict.fromkeys(seen))
-    blank = {(name, key): value for name, key, value in page.blank}
+    blank = {(name, key) for name, key in page.blank}
     return {
         "uuid_missing": named(f"GPU {known.index(uuid)} ({uuid})" for uuid in known if uuid not in page.uuids),
         "uuid_unknown": named(sorted(page.uuids - set(known))),
         "field_missing": named(_missing(page, settings, known, blank)),
-        "field_blank": named(f"{name} of {_where(key, known)}" for name, key, _ in page.blank),
-        "field_unreadable": named(f"{name} of {_where(key, known)}" for name, key in page.unreadable),
-        "series_duplicate": named(f"{name} of {_where(key, known)}" for name, key in page.duplicate),
+        "field_blank": named(_by_gpu(page.blank, known)),
+        "field_unreadable": named(_by_gpu(page.unreadable, known)),
+        "series_duplicate": named(_by_gpu(page.duplicate, known)),
         "series_without_gpu": named(page.nameless),
     }
 
 
 def _missing(
-    page: PageReading, settings: Telemetry, known: Sequence[str], blank: Mapping[tuple[str, Identity], float]
+    page: PageReading, settings: Telemetry, known: Sequence[str], blank: Collection[tuple[str, Identity]]
 ) -> Iterable[str]:
     """Required fields without a value, field by field, each with the GPUs that lack it."""
     parents = {uuid for uuid, instance in page.gpus if instance}
@@ -140,11 +138,22 @@ def _missing(
         for name in wanted:
             if name in gpu.values:
                 continue
-            why = f": {blank[name, key]:.0f} means that it is not supported" if (name, key) in blank else ""
+            why = ": it is blank, DCGM's word for a value that is not supported" if (name, key) in blank else ""
             lacking.setdefault(f"{name}{why}", []).append(_where(key, known))
     for name, places in lacking.items():
         field, _, why = name.partition(": ")
         yield f"{field} of {', '.join(places)}{': ' + why if why else ''}"
+
+
+def _by_gpu(found: Iterable[tuple[str, Identity]], known: Sequence[str]) -> Iterable[str]:
+    """What is wrong with fields of GPUs, a GPU at a time: the first field, and how many more."""
+    fields: dict[Identity, list[str]] = {}
+    for name, key in found:
+        fields.setdefault(key, []).append(name)
+    for key, names in fields.items():
+        distinct = list(dict.fromkeys(names))
+        more = f" and {len(distinct) - 1} more" if len(distinct) > 1 else ""
+        yield f"{distinct[0]}{more} of {_where(key, known)}"
 
 
 def _where(key: Identity, known: Sequence[str]) -> str:

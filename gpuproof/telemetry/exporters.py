@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from gpuproof.cluster import raw
 
@@ -71,7 +72,7 @@ def interval_s(containers: Iterable[raw.Raw]) -> float | None:
             if raw.text(entry, "name") == INTERVAL_ENV and (found := _seconds(raw.text(entry, "value"))):
                 return found
         words = [*_words(container, "command"), *_words(container, "args")]
-        for word, following in zip(words, [*words[1:], ""], strict=True):
+        for word, following in pairwise([*words, ""]):
             flag, _, value = word.partition("=")
             if flag in _INTERVAL_FLAGS and (found := _seconds(value or following)):
                 return found

@@ -28,6 +28,8 @@ class Scrape:
     form: str = ""
     page: PageReading | None = None
     error: str = ""
+    forbidden: bool = False
+    """The API refused the request: it is the harness that may not ask, and nothing is known of the exporter."""
 
     @property
     def seconds(self) -> float:
@@ -117,8 +119,8 @@ class NodeHistory:
             self.gpu_time.allocated_s += seconds * any(holder is not None and holder.pod for holder in gpu.holders)
 
     def good(self, since: float = 0.0, until: float = float("inf")) -> list[Scrape]:
-        """The good scrapes whose moment lies in this stretch of Unix time, in order."""
-        return [each for each in self.scrapes if each.page is not None and since <= each.at <= until]
+        """The good scrapes that began and ended in this stretch of Unix time, in order."""
+        return [each for each in self.scrapes if each.page is not None and since <= each.began and each.ended <= until]
 
     def since(self, began: float) -> list[Scrape]:
         """The scrapes that began then or later, good or not."""

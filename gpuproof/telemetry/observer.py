@@ -10,16 +10,19 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gpuproof.cluster.port import PODS, Cluster, ClusterError
-from gpuproof.expectation import Telemetry
+from gpuproof.expectation import Service, Telemetry
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.manifests import CHECK_LABEL, MEASURE
 from gpuproof.suite import Answer
-from gpuproof.telemetry.attribution import Question, attribution_of
+from gpuproof.telemetry.attribution import Question, attribution_of, lag_of
 from gpuproof.telemetry.export import NONE, export_of
-from gpuproof.telemetry.history import GpuTime, Scrape
+from gpuproof.telemetry.history import GpuTime, NodeHistory, Scrape
+from gpuproof.telemetry.prometheus import Prometheus, PrometheusError
 from gpuproof.telemetry.readings import Holder
+from gpuproof.telemetry.recording import Kept, failed, recording_of
 from gpuproof.telemetry.sampler import Sampler
 from gpuproof.telemetry.windows import Sight
+from workloads.contract import Measurement
 
 SEEN_UUIDS = "pod_gpu_uuid"
 """The fact in which a pod says which GPUs it saw, in its order."""
@@ -41,6 +44,7 @@ class Observer:
         self._arrived: dict[tuple[str, str], float] = {}
         self._since: dict[str, float] = {}
         self._gone: dict[str, float] = {}
+        self._kept: dict[str, Kept | PrometheusError] = {}
         self._stop = threading.Event()
 
     def begin(self, nodes: Collection[str], on_moment: Callable[[Sequence[Scrape]], None]) -> None:
@@ -81,21 +85,48 @@ class Observer:
         settings, sampler = self._settings, self._sampler
         if settings is None or sampler is None:
             return _unset()
-        uuids = seen.facts.get(SEEN_UUIDS, [])
         # All nodes of a check are held against pages from the same moment on, so that nobody waits twice.
         since = self._since.setdefault(check, time.time())
         sampler.wait_for_list(since)
         sampler.wait_for_page(node, since)
         with sampler.reading(node) as history:
+            if (refused := _refused(history, sampler.list_error)) is not None:
+                return refused
             return export_of(
                 history,
                 settings,
-                [str(uuid) for uuid in uuids] if isinstance(uuids, list) else [],
+                _uuids(seen),
                 run_id=self._run_id,
                 since=since,
-                list_error=sampler.list_error,
                 node_name=node,
             )
+
+    def recording(self, check: str, node: str, seen: Answer) -> Answer:
+        """What Prometheus keeps of the GPUs that a pod on the node saw; it is asked once for all nodes of a check."""
+        if isinstance(seen, JobFailure):
+            return seen
+        settings = self._settings
+        if settings is None or settings.prometheus is None:
+            said = "the profile has no [telemetry] prometheus; add it, or make the check not-applicable"
+            return JobFailure(Reason.HARNESS_ERROR, said)
+        if check not in self._kept:
+            self._kept[check] = self._ask_prometheus(settings, settings.prometheus)
+        kept = self._kept[check]
+        if isinstance(kept, PrometheusError):
+            if kept.forbidden:
+                return JobFailure(Reason.FORBIDDEN, f"{kept}; grant get on services/proxy (deploy/rbac.yaml)")
+            return failed(str(kept), run_id=self._run_id, node_name=node)
+        return recording_of(kept, settings, _uuids(seen), run_id=self._run_id, node_name=node)
+
+    def _ask_prometheus(self, settings: Telemetry, place: str | Service) -> Kept | PrometheusError:
+        most = settings.max_bytes * max(1, len(self._nodes))
+        prometheus = Prometheus(self._cluster, place, deadline_s=settings.deadline_s, max_bytes=most)
+        try:
+            targets = prometheus.targets()
+            asked_at = time.time()
+            return Kept(prometheus.series(settings.fields), targets, asked_at)
+        except PrometheusError as error:
+            return error
 
     def attribution(self, check: str, node: str, load: Answer) -> Answer:
         """What the node's exporter told of a load that has ended; its Job must have been deleted."""
@@ -121,7 +152,7 @@ class Observer:
         while True:
             with sampler.reading(node) as history:
                 interval_s = history.interval_s
-            lag_s = (interval_s or 0.0) + settings.settle_s
+            lag_s = lag_of(interval_s or 0.0, settings, question.load)
             sampler.wait_for_page(node, max(question.ended_by + lag_s, time.time() - settings.every_s))
             asked = Question(question.load, question.sight, question.holder, question.ended_by, interval_s)
             with sampler.reading(node) as history:
@@ -145,6 +176,23 @@ class Observer:
             if not left or self._stop.wait(_ASK_AGAIN_S):
                 break
         return self._gone.setdefault(check, time.time())
+
+
+def _uuids(seen: Measurement) -> list[str]:
+    """The GPUs that a pod saw, in its order."""
+    uuids = seen.facts.get(SEEN_UUIDS, [])
+    return [str(uuid) for uuid in uuids] if isinstance(uuids, list) else []
+
+
+def _refused(history: NodeHistory, list_error: ClusterError | None) -> JobFailure | None:
+    """Why nothing is known of a node's exporter for want of rights or of an API, which is not the exporter's fault."""
+    if list_error is not None:
+        said = f"the exporters could not be listed: {list_error.message}; grant list on pods in all namespaces"
+        return JobFailure(list_error.reason, said)
+    last = history.scrapes[-1] if history.scrapes else None
+    if last is not None and last.forbidden:
+        return JobFailure(Reason.FORBIDDEN, f"{last.error}; grant get on pods/proxy (deploy/rbac.yaml)")
+    return None
 
 
 def _unset() -> JobFailure:

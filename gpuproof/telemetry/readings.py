@@ -62,7 +62,7 @@ class PageReading:
     """All GPUs of a page by identity. `blank`, `unreadable` and `duplicate` are (field, identity)."""
 
     gpus: Mapping[Identity, GpuReading]
-    blank: tuple[tuple[str, Identity, float], ...] = ()
+    blank: tuple[tuple[str, Identity], ...] = ()
     unreadable: tuple[tuple[str, Identity], ...] = ()
     duplicate: tuple[tuple[str, Identity], ...] = ()
     nameless: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ class _Seen:
 def read_gpus(series: Iterable[Series]) -> PageReading:
     """Every series of a DCGM field, put to its GPU; a value that is blank or not finite is no value."""
     seen: dict[Identity, _Seen] = {}
-    blank: list[tuple[str, Identity, float]] = []
+    blank: list[tuple[str, Identity]] = []
     unreadable: list[tuple[str, Identity]] = []
     duplicate: list[tuple[str, Identity]] = []
     nameless: list[str] = []
@@ -131,7 +131,7 @@ def read_gpus(series: Iterable[Series]) -> PageReading:
         if not math.isfinite(one.value):
             unreadable.append((one.name, key))
         elif is_blank(one.value, one.kind):
-            blank.append((one.name, key, one.value))
+            blank.append((one.name, key))
         else:
             gpu.values[one.name] = one.value
     gpus = {key: _reading(key, gpu) for key, gpu in seen.items()}

@@ -50,8 +50,8 @@ class Sampler:
         self._listed_at = 0.0
         self._list_wanted = 0.0
         self._moments = 0
-        self.list_error = ""
-        """Why the exporters could not be listed the last time; "" where they could."""
+        self.list_error: ClusterError | None = None
+        """Why the exporters could not be listed the last time; None where they could."""
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="scrape")
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
 
@@ -129,13 +129,13 @@ class Sampler:
                 pods += self._cluster.list_objects(PODS, label_selector=selector).items
         except ClusterError as error:
             with self._changed:
-                self.list_error = error.message
+                self.list_error = error
                 self._listed_at = began
                 self._changed.notify_all()
             return
         found = exporters_of(pods)
         with self._changed:
-            self.list_error = ""
+            self.list_error = None
             for node, history in self._histories.items():
                 history.listed([each for each in found if each.node == node])
             self._listed_at = began

@@ -41,6 +41,9 @@ def scrape(cluster: Cluster, settings: Telemetry, exporter: Exporter, clock: Cal
     ended = clock()
     if page.status != 200:
         said = " ".join(page.body[:200].decode("utf-8", "replace").split())
+        if page.status in (401, 403):
+            refused = f"the API refused a GET on pods/proxy in {exporter.namespace}: HTTP {page.status}: {said}"
+            return Scrape(exporter.node, str(exporter), began, ended, error=refused, forbidden=True)
         return failed(f"HTTP {page.status}: {said or 'no text'}", len(page.body))
     try:
         reading = read_gpus(read_page(page.body, page.content_type))

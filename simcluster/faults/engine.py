@@ -11,25 +11,22 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from simcluster.api.port import AdmissionHook, ApiError, Client, Object
-from simcluster.faults import file, outages
+from simcluster.faults import exposure, file, handing_out, outages
 from simcluster.faults.admission import ForbidJobPods, LimitGpuMemory
 from simcluster.node.context import GPU_RESOURCE, Site
 from simcluster.node.kubelet import NodeKubelet
-from simcluster.topology import Topology
+from simcluster.objectstore import ObjectStore
+from simcluster.topology import Prometheus, Topology
 
 _log = logging.getLogger(__name__)
-_NODE_INFO = {
-    "kernel_version": "kernelVersion",
-    "container_runtime": "containerRuntimeVersion",
-    "kubelet_version": "kubeletVersion",
-    "os_image": "osImage",
-}
 
 
 class Target(Protocol):
     """What the engine may touch of a cluster."""
 
     kubelets: dict[str, NodeKubelet]
+
+    objects: ObjectStore
 
     @property
     def site(self) -> Site: ...
@@ -57,6 +54,8 @@ class FaultEngine:
                 changes["second_exporter"] = action.node
             elif isinstance(action, file.SetExporterInterval):
                 changes["dcgm_interval_ms"] = action.interval_ms
+            elif isinstance(action, file.SetPrometheus):
+                changes["prometheus"] = Prometheus(**action.model_dump(exclude={"do"}))
         return topology.model_copy(update=changes)
 
     def hooks(self) -> list[AdmissionHook]:
@@ -99,31 +98,44 @@ class FaultEngine:
         labels = pod["metadata"].get("labels") or {}
         for fault in list(self._waiting):
             when = fault.at
-            if not isinstance(when, file.When) or when.labels.items() - labels.items():
+            if not isinstance(when, file.When) or when.node not in (node, file.EVERY_NODE):
                 continue
-            if when.node in (node, file.EVERY_NODE) and when.container == container:
+            if when.container == container and when.labels.items() <= labels.items():
                 self._waiting.remove(fault)
                 _log.info("fault %s strikes: %s runs on %s", fault.id, container, node)
-                if self._target is not None:
-                    for action in fault.action:
-                        self._strike(action, self._target)
+                if when.after_s:
+                    self._spawn(self._strike_later(fault, when.after_s))
+                else:
+                    self._strike_all(fault)
+
+    async def _strike_later(self, fault: file.Fault, after_s: float) -> None:
+        if self._target is not None:
+            await asyncio.sleep(self._target.site.timing.s(after_s))
+            self._strike_all(fault)
+
+    def _strike_all(self, fault: file.Fault) -> None:
+        if self._target is not None:
+            for action in fault.action:
+                self._strike(action, self._target)
 
     def _strike(self, action: file.Action, target: Target) -> None:
         if isinstance(action, file.TroubleStorage):
             target.site.claims.trouble(action.storage_class, action.settings, action.node)
-        if isinstance(action, file.TroubleStorage | file.SecondExporter) or not hasattr(action, "node"):
+        if isinstance(action, file.TroubleObjectStore):
+            target.objects.trouble(action.node, action.settings)
+        if isinstance(action, file.TroubleStorage | file.TroubleObjectStore | file.SecondExporter) or not hasattr(
+            action, "node"
+        ):
             return
         for kubelet in _chosen(target.kubelets, action.node):
             if isinstance(action, outages.Outage):
                 self._spawn(outages.carry_out(kubelet, action))
-            elif isinstance(action, file.ChangeSystem | file.ChangeImage):
-                _change_software(kubelet, action)
-            elif isinstance(action, file.ShowAllGpus | file.ObeyVisibleDevices | file.ForgetGrants):
-                _loosen(kubelet, action)
-            elif isinstance(action, file.TroubleRdma):
-                _trouble_rdma(kubelet, action)
-            elif isinstance(action, file.RemoveBoard):
-                _remove_board(kubelet, action.gpu)
+            elif isinstance(action, file.LimitPair):
+                self._spawn(outages.limit_pair(kubelet, target.kubelets[action.other], action.mbit))
+            elif isinstance(action, exposure.Exposure):
+                exposure.expose(kubelet.node, action)
+            elif isinstance(action, handing_out.HandingOut):
+                handing_out.trouble(kubelet.node, action)
             elif isinstance(action, file.VanishNode):
                 self._spawn(_vanish(kubelet))
             else:
@@ -160,6 +172,7 @@ def _alter(kubelet: NodeKubelet, action: file.Action) -> None:
             _set_driver(kubelet, action.version)
         case file.RejectPods():
             node.troubles.reject_reason, node.troubles.reject_message = action.reason, action.message
+            node.troubles.reject_labels = dict(action.labels)
         case file.BreakSandbox():
             node.troubles.sandbox_error = action.message
         case file.SilentKubelet():
@@ -169,16 +182,13 @@ def _alter(kubelet: NodeKubelet, action: file.Action) -> None:
         case file.TruncateMessages():
             node.troubles.message_limit = action.keep_bytes
         case _:
-            _alter_addons(kubelet, action)
+            _alter_exporter(kubelet, action)
 
 
-def _alter_addons(kubelet: NodeKubelet, action: file.Action) -> None:
+def _alter_exporter(kubelet: NodeKubelet, action: file.Action) -> None:
     node = kubelet.node
     if isinstance(action, file.RemoveExporter):
         node.labels["nvidia.com/gpu.deploy.dcgm-exporter"] = "false"
-        return
-    if isinstance(action, file.RemoveLabel):
-        node.labels.pop(action.label, None)
         return
     if not isinstance(action, file.TroubleExporter):
         raise TypeError(f"no node can carry out {action.do}")
@@ -197,49 +207,8 @@ def _break(kubelet: NodeKubelet, action: file.BreakGpu) -> None:
         context_error=action.context_error,
         compute_error=action.compute_error,
         flips_bits=action.flips_bits,
+        hangs=action.hangs,
     )
-
-
-def _change_software(kubelet: NodeKubelet, action: file.ChangeSystem | file.ChangeImage) -> None:
-    node = kubelet.node
-    if isinstance(action, file.ChangeImage):
-        node.images.carried.setdefault(action.image, {}).update(action.env)
-        return
-    node.system |= {_NODE_INFO[key]: value for key, value in action if key in _NODE_INFO and value is not None}
-
-
-def _loosen(kubelet: NodeKubelet, action: file.ShowAllGpus | file.ObeyVisibleDevices | file.ForgetGrants) -> None:
-    node = kubelet.node
-    match action:
-        case file.ShowAllGpus():
-            node.troubles.shows_all_gpus = True
-        case file.ObeyVisibleDevices():
-            node.troubles.obeys_visible_devices = True
-        case file.ForgetGrants():
-            node.devices.forgetful = True
-
-
-def _trouble_rdma(kubelet: NodeKubelet, action: file.TroubleRdma) -> None:
-    rdma = kubelet.node.rdma
-    if rdma is None:
-        return
-    if action.offers is not None:
-        kubelet.node.devices.offer(rdma.model.resource, action.offers)
-    if action.stray:
-        rdma.plug_in_stray()
-    rdma.troubles.hides = action.hides
-    rdma.troubles.no_verbs_files = action.no_verbs_files
-    rdma.troubles.leaks = action.leaks
-    rdma.troubles.locked_kib = action.locked_kib
-
-
-def _remove_board(kubelet: NodeKubelet, index: int) -> None:
-    node = kubelet.node
-    if node.gpus is None:
-        return
-    node.gpus.remove_board(index)
-    node.devices.units |= node.gpus.units()
-    node.labels["nvidia.com/gpu.count"] = str(len(node.gpus.gpus))
 
 
 def _set_driver(kubelet: NodeKubelet, version: str) -> None:

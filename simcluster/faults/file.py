@@ -13,8 +13,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from simcluster.faults.exposure import Exposure
+from simcluster.faults.handing_out import HandingOut
 from simcluster.faults.outages import Outage
 from simcluster.hardware.storage import Settings
+from simcluster.objectstore import Trouble
 
 _FOLDER = Path(__file__).resolve().parent
 EVERY_NODE = "*"
@@ -46,6 +49,7 @@ class BreakGpu(_Strict):
     context_error: int = 0
     compute_error: int = 0
     flips_bits: bool = False
+    hangs: bool = False
 
 
 class HideGpus(_Strict):
@@ -56,27 +60,6 @@ class HideGpus(_Strict):
     count: Annotated[int, Field(gt=0)]
 
 
-class ShowAllGpus(_Strict):
-    """The container runtime of a node shows all GPUs to every container that was granted any."""
-
-    do: Literal["show-all-gpus"]
-    node: str
-
-
-class ObeyVisibleDevices(_Strict):
-    """The container runtime of a node gives GPUs to whoever says NVIDIA_VISIBLE_DEVICES=all, asked for or not."""
-
-    do: Literal["obey-visible-devices"]
-    node: str
-
-
-class ForgetGrants(_Strict):
-    """The kubelet of a node does not remember which GPUs its pods hold: it hands out the first ones again."""
-
-    do: Literal["forget-grants"]
-    node: str
-
-
 class SetDriver(_Strict):
     """A node runs another driver version, and its labels say so."""
 
@@ -85,39 +68,12 @@ class SetDriver(_Strict):
     version: str
 
 
-class ChangeSystem(_Strict):
-    """A node runs another kernel, container runtime, kubelet or system image than its pool."""
-
-    do: Literal["change-system"]
-    node: str
-    kernel_version: str | None = None
-    container_runtime: str | None = None
-    kubelet_version: str | None = None
-    os_image: str | None = None
-
-
-class RemoveBoard(_Strict):
-    """A GPU is not enumerated at boot: bus, driver, device plugin and labels agree that it is not there."""
-
-    do: Literal["remove-board"]
-    node: str
-    gpu: int
-
-
-class ChangeImage(_Strict):
-    """A node has an older copy of an image under the same name: what it sets in the environment differs."""
-
-    do: Literal["change-image"]
-    node: str
-    image: str
-    env: dict[str, str]
-
-
 class RejectPods(_Strict):
-    """The kubelet refuses each pod at admission."""
+    """The kubelet refuses each pod at admission, or those that carry these labels."""
 
     do: Literal["reject-pods"]
     node: str
+    labels: dict[str, str] = {}
     reason: str
     message: str
 
@@ -181,6 +137,15 @@ class TruncateMessages(_Strict):
     keep_bytes: Annotated[int, Field(ge=0)]
 
 
+class LimitPair(_Strict):
+    """On the RDMA network two nodes reach each other, and nobody else, at `mbit` only: one bad path of many."""
+
+    do: Literal["limit-pair"]
+    node: str
+    other: str
+    mbit: Annotated[int, Field(gt=0)]
+
+
 class VanishNode(_Strict):
     """A node goes: its processes die, its kubelet falls silent, its Node object is deleted."""
 
@@ -208,13 +173,22 @@ class TroubleStorage(_Strict):
         return given
 
 
+class TroubleObjectStore(_Strict):
+    """The object store serves synthetic objects wrongly to one node or to all."""
+
+    do: Literal["trouble-object-store"]
+    node: str = EVERY_NODE
+    settings: Trouble
+
+
 class TroubleExporter(_Strict):
     """A node's metrics exporter goes wrong: fields as in `hardware.tools.dcgm_troubles.Troubles`."""
 
     do: Literal["trouble-exporter"]
     node: str
     labels: Literal["right", "empty", "absent"] = "right"
-    mapping: Literal["now", "first", "remembered"] = "now"
+    mapping: Literal["now", "first", "kept", "remembered"] = "now"
+    swapped: bool = False
     hung: bool = False
     missing_gpu: int | None = None
     missing_fields: tuple[str, ...] = ()
@@ -255,6 +229,15 @@ class SecondExporter(_Strict):
     node: str
 
 
+class SetPrometheus(_Strict):
+    """The Prometheus of the cluster is set up otherwise: fields as in `topology.Prometheus`."""
+
+    do: Literal["set-prometheus"]
+    interval_s: Annotated[float, Field(gt=0)] = 1.0
+    honor_labels: bool = True
+    leaves_out: str = ""
+
+
 class SetExporterInterval(_Strict):
     """Every metrics exporter looks at its GPUs only once in `interval_ms`."""
 
@@ -262,43 +245,12 @@ class SetExporterInterval(_Strict):
     interval_ms: Annotated[int, Field(gt=0)]
 
 
-class TroubleRdma(_Strict):
-    """What is wrong with how a node hands out RDMA adapters; fields as of `hardware.rdma.RdmaTroubles`.
-
-    `offers`: the device plugin has so many units. `stray`: who is granted any adapter gets one of another network too.
-    """
-
-    do: Literal["trouble-rdma"]
-    node: str
-    offers: Annotated[int, Field(ge=0)] | None = None
-    hides: bool = False
-    stray: bool = False
-    no_verbs_files: bool = False
-    leaks: Literal["", "files", "adapters"] = ""
-    locked_kib: Annotated[int, Field(gt=0)] | None = None
-
-
-class RemoveLabel(_Strict):
-    """A node does not carry a label: feature discovery does not run there, or sees nothing."""
-
-    do: Literal["remove-label"]
-    node: str
-    label: str
-
-
 Action = Annotated[
     OfferGpus
-    | TroubleRdma
-    | RemoveLabel
+    | HandingOut
     | BreakGpu
     | HideGpus
-    | ShowAllGpus
-    | ObeyVisibleDevices
-    | ForgetGrants
     | SetDriver
-    | ChangeSystem
-    | RemoveBoard
-    | ChangeImage
     | RejectPods
     | BreakSandbox
     | SilentKubelet
@@ -308,33 +260,45 @@ Action = Annotated[
     | ForbidPods
     | ExhaustQuota
     | TruncateMessages
+    | LimitPair
     | VanishNode
     | TroubleStorage
+    | TroubleObjectStore
     | TroubleExporter
     | RemoveExporter
     | SecondExporter
     | SetExporterInterval
-    | Outage,
+    | SetPrometheus
+    | Outage
+    | Exposure,
     Field(discriminator="do"),
 ]
 
 
 class When(_Strict):
-    """The moment when a fault strikes: the `container` of a pod on `node` that has all `labels` has begun to run."""
+    """
+    The moment when a fault strikes: the `container` of a pod on `node` has begun to run, `after_s` ago (a real
+    cluster's seconds). With `labels`, a pod that has all of them.
+    """
 
     event: Literal["measuring"]
     node: str
     container: str = "measure"
     labels: dict[str, str] = {}
+    after_s: Annotated[float, Field(ge=0)] = 0.0
 
 
 class Expectation(_Strict):
-    """What a fault must cause; `subject` is a node's name, `all` nodes, `missing` ones, or the `cluster`."""
+    """What a fault must cause; `subject` is a node's name, `all` nodes, `missing` ones, or the `cluster`.
+
+    `warns` is the metric or fact that must be shown as missed although it decides nothing.
+    """
 
     check: str
     subject: str
     verdict: Literal["PASS", "FAIL", "ERROR", "NOT_RUN"]
     reason: str | None = None
+    warns: str | None = None
 
 
 class Fault(_Strict):
@@ -367,7 +331,7 @@ def read_fault(path: Path) -> Fault:
 def refuse_absent_nodes(faults: Sequence[Fault], nodes: Collection[str]) -> None:
     """Raise `FaultError` for a fault about a node that the topology does not have: it would strike nothing."""
     for fault in faults:
-        named = [getattr(action, "node", EVERY_NODE) for action in fault.action]
+        named = [getattr(action, key, EVERY_NODE) for action in fault.action for key in ("node", "other")]
         named += [fault.at.node] if isinstance(fault.at, When) else []
         for node in named:
             if node != EVERY_NODE and node not in nodes:

@@ -125,6 +125,8 @@ class MarkUnhealthy(_Action):
     count: Annotated[int, Field(gt=0)] = 1
 
 
+_LOOK_S = 0.02
+
 Outage = LimitLink | ImpairLink | PartitionNode | FreezeNode | KillNode | ChangeAdapter | ChangeGpu | MarkUnhealthy
 
 
@@ -174,6 +176,21 @@ async def _take_out(kubelet: NodeKubelet, action: FreezeNode | PartitionNode | K
 def _cut(kubelet: NodeKubelet, fabric: Fabric, *, cut: bool) -> None:
     fabric.cut_uplink(kubelet.node.name, cut=cut)
     change_adapters(kubelet, None, active=not cut)
+
+
+async def limit_pair(kubelet: NodeKubelet, other: NodeKubelet, mbit: int) -> None:
+    """Both ways between the adapters that pods of the two nodes hold now. Waits until both hold some."""
+    pair = (kubelet, other)
+    # Attachments tell nobody when they come; a fault may look.
+    while not all(one.node.rdma is not None and one.node.rdma.attached() for one in pair):  # noqa: ASYNC110
+        await asyncio.sleep(_LOOK_S)
+    for one, far in (pair, pair[::-1]):
+        if one.node.rdma is None or far.node.rdma is None:
+            return
+        sources = [attached.address for attached in far.node.rdma.attached()]
+        for attached in one.node.rdma.attached():
+            usual = one.node.rdma.adapters[attached.adapter].mbit
+            one.node.site.fabric.limit_sources(attached.link, usual, sources, mbit)
 
 
 def change_adapters(kubelet: NodeKubelet, name: str | None, **values: object) -> None:

@@ -74,6 +74,8 @@ class Gpu:
     context_error: int = 0
     compute_error: int = 0
     flips_bits: bool = False
+    hangs: bool = False
+    """What it is given to do never ends."""
     lost: bool = False
     errors: tuple[str, ...] = ()
 

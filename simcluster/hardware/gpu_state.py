@@ -91,6 +91,7 @@ def pairs(model: GpuModel, gpu: Gpu, index: int) -> dict[str, object]:
         "context": gpu.context_error or (_UNKNOWN if gpu.lost else 0),
         "launch": gpu.compute_error,
         "flip": int(gpu.flips_bits),
+        "hang": int(gpu.hangs),
         "lost": int(gpu.lost),
         "errors": ",".join(gpu.errors),
     }

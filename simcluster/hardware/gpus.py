@@ -44,6 +44,7 @@ class NodeGpus:
     """The containers' pages of work done, each with the UUIDs of its GPUs in order."""
     kernel_log: KernelLog = field(default_factory=KernelLog)
     _views: dict[Path, tuple[str, ...]] = field(default_factory=dict)
+    _refusing: dict[Path, tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, node: str, model: GpuModel) -> NodeGpus:
@@ -115,6 +116,13 @@ class NodeGpus:
     def hide(self, place: Path) -> None:
         """The container is gone."""
         self._views.pop(place, None)
+        self._refusing.pop(place, None)
+
+    def refuse(self, nvml_error: int, init_error: int) -> None:
+        """From now on running containers cannot open a GPU anew: what is open works on, and so do new containers."""
+        running = [place for place in self._views if place.suffix == ".gpus"]
+        self._refusing |= dict.fromkeys(running, (nvml_error, init_error))
+        self.publish()
 
     def count_work(self, page: Path, units: Sequence[str]) -> None:
         """Make the page in which a container's CUDA library writes down what these units have done."""
@@ -139,13 +147,15 @@ class NodeGpus:
         """Rewrite every state file in place, since containers have the file itself mounted."""
         for place, units in self._views.items():
             with place.open("r+", encoding="utf-8") as file:
-                file.write(self.render(units))
+                file.write(self.render(units, *self._refusing.get(place, (0, 0))))
                 file.truncate()
 
-    def render(self, units: Sequence[str]) -> str:
+    def render(self, units: Sequence[str], nvml_error: int = 0, init_error: int = 0) -> str:
         """The state file for a container that was granted these units; indexes are the container's own."""
         major, _, minor = self.model.cuda.partition(".")
-        lines = [f"node\tdriver={self.driver}\tcuda={int(major) * 1000 + int(minor or 0) * 10}\tinit={self.init_error}"]
+        version = int(major) * 1000 + int(minor or 0) * 10
+        init = init_error or self.init_error
+        lines = [f"node\tdriver={self.driver}\tcuda={version}\tinit={init}\tnvml={nvml_error}"]
         behind = {self.physical(unit) for unit in units}
         seen = [gpu for gpu in self.gpus if gpu.uuid in behind]
         instances = [each for each in self.instances if each.uuid in units]

@@ -13,7 +13,11 @@ from simcluster.hardware.build import KERNEL_LOG, STORAGE, VERBS, build_into
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _MODULES = "/opt/simcluster/modules"
-GPU_TOOLS = {"nvidia-smi": "nvidia_smi:main", "dcgm-exporter": "dcgm_exporter:main"}
+GPU_TOOLS = {
+    "nvidia-smi": "nvidia_smi:main",
+    "dcgm-exporter": "dcgm_exporter:main",
+    "prometheus": "prometheus_server:main",
+}
 RDMA_TOOLS = {
     "ibv_devinfo": "ibv_devinfo:main",
     "ibv_devices": "ibv_devinfo:main_devices",

@@ -5,7 +5,7 @@ Owns no behaviour but the allocation of devices. It must not know the lifecycle 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +34,8 @@ class Troubles:
 
     reject_reason: str = ""
     reject_message: str = ""
+    reject_labels: Mapping[str, str] = field(default_factory=dict)
+    """Only pods that carry all of these are rejected; every pod where there are none."""
     sandbox_error: str = ""
     silent: bool = False
     message_limit: int | None = None

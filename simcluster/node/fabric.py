@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,6 +110,11 @@ class Fabric:
         """Shape what a pod gets by one link (what it sends is shaped at its own end)."""
         with suppress(OSError):  # the pod is gone, and its link with it
             self._shaper.limit(socket.if_nametoindex(link), mbit)
+
+    def limit_sources(self, link: str, mbit: int, sources: Sequence[str], sources_mbit: int) -> None:
+        """Shape what a pod gets by one link: what comes from these addresses together to `sources_mbit`."""
+        with suppress(OSError):  # the pod is gone, and its link with it
+            self._shaper.limit_sources(socket.if_nametoindex(link), mbit, sources, sources_mbit)
 
     def set_link(self, link: str, *, up: bool) -> None:
         """Bring a pod's link up or down."""

@@ -215,7 +215,8 @@ class NodeKubelet:
 
     def _refusal(self, pod: Object, labels: Mapping[str, str]) -> Refusal | None:
         troubles = self.node.troubles
-        if troubles.reject_reason:
+        own: Mapping[str, str] = pod["metadata"].get("labels") or {}
+        if troubles.reject_reason and troubles.reject_labels.items() <= own.items():
             return Refusal(troubles.reject_reason, troubles.reject_message)
         others = [worker.pod for worker in self._workers.values() if not worker.done]
         return refuse(pod, others, allocatable(self.node), labels)

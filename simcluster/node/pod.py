@@ -61,6 +61,7 @@ class PodWorker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._terminating: asyncio.Task[None] | None = None
         self._gone = False
+        self._volumes: PodVolumes | None = None
 
     # ---- what the kubelet tells
 
@@ -78,7 +79,10 @@ class PodWorker:
         """The pod's object has changed."""
         if is_older(pod, self.pod):
             return
+        told = [self.pod["metadata"].get(key) for key in ("annotations", "labels")]
         self.pod = pod
+        if self._volumes is not None and told != [pod["metadata"].get(key) for key in ("annotations", "labels")]:
+            self._volumes.hurry()
         if pod["metadata"].get("deletionTimestamp") and self._terminating is None:
             grace_s = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
             self._terminating = self._spawn(self._delete(grace_s), "delete")
@@ -154,6 +158,7 @@ class PodWorker:
         if places is None:
             return False
         self._planner.volumes = places
+        self._volumes = volumes
         self._spawn(volumes.keep_fresh(self.finished), "volumes")
         return True
 

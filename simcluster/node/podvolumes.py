@@ -6,7 +6,6 @@ Owns the retries and the period. It must not know what a volume holds.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +18,9 @@ _FIRST_RETRY_S = 0.5
 _LAST_RETRY_S = 122.0
 _REFRESH_S = 60.0
 """A real kubelet brings mounted ConfigMaps and Secrets up to date about once a minute."""
+_SYNC_S = 1.0
+"""And all of a pod's volumes when it syncs the pod because its object has changed (kubelet, syncPod: a change of the
+pod's annotations is how people hurry it)."""
 
 
 class PodVolumes:
@@ -28,7 +30,9 @@ class PodVolumes:
         site = node.site
         self._node = node
         self._facts = facts
-        storage = NodeStorage(directory / "volumes", site.claims, node.directory / "host", node.name)
+        self._hurried = asyncio.Event()
+        scratch = node.directory / "scratch" if node.troubles.keeps_scratch else None
+        storage = NodeStorage(directory / "volumes", site.claims, node.directory / "host", node.name, scratch)
         self._builder = VolumeBuilder(site.client, facts(), storage, AccountTokens(site.tokens))
 
     async def set_up(self, stopped: Callable[[], bool]) -> dict[str, Path] | None:
@@ -48,8 +52,21 @@ class PodVolumes:
         if not self._builder.changeable:
             return
         while not finished.is_set():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(finished.wait(), self._node.site.timing.s(_REFRESH_S))
+            waits = [asyncio.ensure_future(event.wait()) for event in (finished, self._hurried)]
+            period_s = self._node.site.timing.s(_REFRESH_S)
+            try:
+                await asyncio.wait(waits, timeout=period_s, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wait in waits:
+                    wait.cancel()
+            if finished.is_set():
                 return
+            if self._hurried.is_set():
+                self._hurried.clear()
+                await asyncio.sleep(self._node.site.timing.s(_SYNC_S))
             self._builder.facts = self._facts()
             await self._builder.refresh()
+
+    def hurry(self) -> None:
+        """The pod's object has changed: what its volumes show of it follows soon."""
+        self._hurried.set()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import socket
 import struct
+from collections.abc import Sequence
 
 from simcluster.node.netlink import Netlink, attribute
 
@@ -18,6 +19,10 @@ _ROOT, _HANDLE = 0xFFFFFFFF, 0x10000
 _TCA_KIND, _TCA_OPTIONS = 1, 2
 _TCA_TBF_PARMS, _TCA_TBF_BURST = 1, 6
 _TCA_NETEM_RATE = 6
+_RTM_NEWTCLASS, _RTM_NEWTFILTER, _NLM_F_EXCL = 40, 44, 0x200
+_TCA_HTB_PARMS, _TCA_HTB_INIT = 1, 2
+_TCA_U32_CLASSID, _TCA_U32_SEL = 1, 5
+_ETH_P_IP, _SOURCE_OFFSET = 0x0800, 12
 _LINKLAYER_ETHERNET = 1
 _IFF_UP = 1
 _TICK_NS = 64
@@ -47,6 +52,33 @@ class Shaper(Netlink):
         parameters = spec + bytes(12) + struct.pack("=III", queue, 0, 0)
         options = attribute(_TCA_TBF_PARMS, parameters) + attribute(_TCA_TBF_BURST, struct.pack("=I", burst))
         self._qdisc(index, "tbf", options)
+
+    def limit_sources(self, index: int, mbit: int, sources: Sequence[str], sources_mbit: int) -> None:
+        """Shape what leaves by this link to `mbit`, and what comes from these IPv4 addresses, together, to less."""
+        self.free(index)
+        usual, slow = 1, 2
+        self._qdisc(index, "htb", attribute(_TCA_HTB_INIT, struct.pack("=IIIII", 3, 10, usual, 0, 0)))
+        for minor, rate in ((usual, mbit), (slow, sources_mbit)):
+            spec = struct.pack("=BBHhHI", 0, _LINKLAYER_ETHERNET, 0, -1, 0, rate * 125_000)
+            burst_ticks = int(_LEAST_BURST / (rate * 125_000) * 1e9 / _TICK_NS)
+            parameters = spec + spec + struct.pack("=IIIII", burst_ticks, burst_ticks, 1000, 0, 0)
+            header = struct.pack("=BxxxiIII", socket.AF_UNSPEC, index, _HANDLE | minor, _HANDLE, 0)
+            options = attribute(_TCA_OPTIONS, attribute(_TCA_HTB_PARMS, parameters))
+            payload = header + attribute(_TCA_KIND, b"htb\0") + options
+            self._send(_RTM_NEWTCLASS, payload, _NLM_F_CREATE | _NLM_F_REPLACE)
+        for number, source in enumerate(sources, 1):
+            self._from(index, number, source, _HANDLE | slow)
+
+    def _from(self, index: int, priority: int, source: str, class_id: int) -> None:
+        """What comes from an IPv4 address belongs to a class: a u32 filter on the header's source field."""
+        information = priority << 16 | socket.htons(_ETH_P_IP)
+        header = struct.pack("=BxxxiIII", socket.AF_UNSPEC, index, 0, _HANDLE, information)
+        selector = struct.pack("=BBBBHHhhI", 1, 0, 1, 0, 0, 0, 0, 0, 0)
+        key = struct.pack("=4s4sii", b"\xff" * 4, socket.inet_aton(source), _SOURCE_OFFSET, 0)
+        options = attribute(_TCA_U32_CLASSID, struct.pack("=I", class_id))
+        options += attribute(_TCA_U32_SEL, selector + key)
+        payload = header + attribute(_TCA_KIND, b"u32\0") + attribute(_TCA_OPTIONS, options)
+        self._send(_RTM_NEWTFILTER, payload, _NLM_F_CREATE | _NLM_F_EXCL)
 
     def impair(self, index: int, *, delay_ms: float, loss_percent: float, mbit: int = 0) -> None:
         """Delay and lose what leaves by this link, at a rate too where `mbit` is not 0. Raises `NoNetemError`."""

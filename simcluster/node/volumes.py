@@ -31,12 +31,17 @@ class MountError(Exception):
 
 @dataclass(frozen=True)
 class NodeStorage:
-    """Where things lie: `pod` this pod's volumes, `claims` the claims', `host` what hostPath may see of `node`."""
+    """
+    Where things lie: `pod` this pod's volumes, `claims` the claims', `host` what hostPath may see of `node`.
+
+    `scratch`, on a sick node, is where every emptyDir of one name is the same.
+    """
 
     pod: Path
     claims: Claims
     host: Path
     node: str = ""
+    scratch: Path | None = None
 
 
 class VolumeBuilder:
@@ -79,6 +84,8 @@ class VolumeBuilder:
             return self._host_path(volume["hostPath"])
         if "persistentVolumeClaim" in volume:
             return await self._claim(volume["persistentVolumeClaim"]["claimName"])
+        if "emptyDir" in volume and self._storage.scratch is not None:
+            place = self._storage.scratch / str(volume["name"])
         place.mkdir(parents=True, exist_ok=True)
         if "emptyDir" in volume or len(volume) == 1:
             place.chmod(0o777)

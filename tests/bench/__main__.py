@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench import simulator
+from tests.bench.network import network
 from tests.bench.sweeps import Cost, sweep
 
 MOST_REQUESTS = 20
@@ -29,6 +30,11 @@ def main() -> int:
     console.print(f"client: {simulator.CLIENT}")
     for figure in simulator.all_figures():
         console.print(figure.line())
+    found = network()
+    console.print(
+        f"network suite, 8 nodes x 2 ranks: {found.run_s:.1f} s (bound 60), {found.requests} requests, "
+        f"{found.not_passed} verdicts that are not PASS"
+    )
     table = Table(
         "nodes", "pause s", "fault", "visited once", "not visited", "jobs", "requests", "MB received", "lag s", "took s"
     )

@@ -17,8 +17,11 @@ from gpuproof.decision import DecisionOutcome, exit_code
 COMMANDS = {
     "run": {
         "--profile", "--cluster", "--context", "--kubeconfig", "--in-cluster", "--out", "--only", "--nodes", "--image",
-        "--resume", "--private-checks", "--sim-topology", "--sim-fault",
+        "--resume", "--private-checks", "--sim-topology", "--sim-fault", "--baseline", "--quiet", "--plain",
     },
+    "verify": {"--allowed-signers", "--identity", "--sign-with"},
+    "compare": {"--out", "--prices", "--alpha", "--least-change"},
+    "history": {"--out"},
     "plan": {
         "--profile", "--cluster", "--context", "--kubeconfig", "--in-cluster", "--render", "--private-checks",
         "--sim-topology", "--sim-fault",
@@ -36,10 +39,12 @@ def test_public_names() -> None:
         "Answer",
         "ClusterSubject",
         "FollowLoad",
+        "GangSubject",
         "Hold",
         "NodeSubject",
         "Observe",
         "ReadExporter",
+        "RunExperiment",
         "RunWorkload",
     ]
     assert sorted(gpuproof.__all__) == expected
@@ -82,6 +87,11 @@ WRONG_USAGE = [
     (["explain", "absent"], "there is no check 'absent'"),
     (["report", "absent"], "absent"),
     (["clean"], "exactly one cluster"),
+    (["verify", "absent"], "holds no run"),
+    (["verify", ".", "--identity", "somebody"], "belong together"),
+    (["compare", "absent"], "two runs or more"),
+    (["compare", "absent", "also-absent"], "holds no run that can be read"),
+    (["history", "absent"], "no such folder of runs"),
 ]
 
 

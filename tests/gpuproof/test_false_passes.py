@@ -66,13 +66,20 @@ def runtime(node: str) -> Measurement:
         sample
         for gpu in (0, 1)
         for sample in (
-            Sample("memory_wrong_bytes", 0.0, "B", {"gpu": gpu}),
-            Sample("memory_tested", 2.0**25, "B", {"gpu": gpu}),
-            Sample("gemm_max_relative_error", 1e-6, "1", {"gpu": gpu, "dtype": "float32", "n": 512}),
+            Sample("stream_wrong_bytes", 0.0, "B", {"gpu": gpu}),
+            Sample("memory_wrong_words", 0.0, "count", {"gpu": gpu}),
+            Sample("memory_read_back_wrong_words", 0.0, "count", {"gpu": gpu}),
+            Sample("memory_tested_fraction", 0.01, "1", {"gpu": gpu}),
+            Sample("peers_reachable", 1.0, "count", {"gpu": gpu}),
+            Sample("peer_wrong_bytes", 0.0, "B", {"gpu": gpu}),
+            *(
+                Sample("gemm_max_relative_error", 1e-6, "1", {"gpu": gpu, "dtype": dtype, "n": 256})
+                for dtype in ("float32", "tf32", "bf16", "fp8")
+            ),
         )
     ]
     samples = (*per_gpu, Sample("gpus_cuda", 2.0, "count"), Sample("gpus_usable", 2.0, "count"))
-    return reported("cuda_runtime", node, samples, {"cuda_error": ["none"]})
+    return reported("cuda_runtime", node, samples, {"cuda_error": ["none"], "fabric_state": ["completed"] * 2})
 
 
 def pool(count: float) -> Measurement:
@@ -171,8 +178,8 @@ RUNTIME: dict[str, tuple[Change, Verdict]] = {
         lambda m: with_value(m, "gemm_max_relative_error", math.nan, gpu=0),
         Verdict.FAIL,
     ),
-    "one byte is wrong": (lambda m: with_value(m, "memory_wrong_bytes", 1, gpu=0), Verdict.FAIL),
-    "no memory was tested": (lambda m: with_value(m, "memory_tested", 0, gpu=0), Verdict.FAIL),
+    "one word is wrong": (lambda m: with_value(m, "memory_wrong_words", 1, gpu=0), Verdict.FAIL),
+    "no memory was tested": (lambda m: with_value(m, "memory_tested_fraction", 0, gpu=0), Verdict.FAIL),
     "a GPU that does not exist stands for one": (
         lambda m: replace(
             m, samples=tuple(replace(s, at={**s.at, "gpu": "x"}) if s.at.get("gpu") == 1 else s for s in m.samples)

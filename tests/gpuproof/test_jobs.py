@@ -16,6 +16,7 @@ from gpuproof.cluster.port import ClusterError
 from gpuproof.expectation import Deadlines
 from gpuproof.failure import Reason
 from gpuproof.jobs import NotVisited, Result, StartedJob, Sweeper, SweepRequest, SweepSummary, Visited
+from gpuproof.pod_shape import PodShape
 from tests.gpuproof import toy_cluster as toy
 from tests.gpuproof.pods import event, message, terminated
 from tests.gpuproof.toy_cluster import GPU, ToyCluster
@@ -320,6 +321,58 @@ def test_a_second_sweep_knows_what_the_first_saw() -> None:
     assert "n1" not in sweeper.inventory.nodes
     assert reasons({result.node: result for result in seen}) == {"n1": Reason.NODE_MISSING}
     assert second.requests == 5  # the sources are there already
+
+
+def test_pods_that_are_kept_stay_until_the_sweep_beside_them_has_ended() -> None:
+    cluster = ToyCluster.of(2)
+    sweeper = Sweeper(cluster, renderer(), cluster.inventory())
+    request = SweepRequest("probe_check", "probe", {}, ("n0", "n1"), 1, LONG)
+    first = sweeper.run(replace(request, shape=PodShape(gpus=1, kept=True)), lambda _: None, threading.Event())
+    assert cluster.deleted == []
+    cluster._held.clear()
+    seen: list[Result] = []
+    second = sweeper.run(replace(request, shape=PodShape(gpus=1, beside=True)), seen.append, threading.Event())
+    assert reasons({result.node: result for result in seen}) == {}
+    assert sorted(result.node for result in seen) == ["n0", "n1"]
+    assert cluster.deleted == [*second.jobs, *first.jobs]
+    assert second.requests == 7  # one Job, three watches, a look at the neighbours, two deletes
+
+
+def test_pods_that_are_kept_go_before_a_sweep_that_is_not_beside_them() -> None:
+    cluster = ToyCluster.of(2)
+    sweeper = Sweeper(cluster, renderer(), cluster.inventory())
+    request = SweepRequest("probe_check", "probe", {}, ("n0", "n1"), 1, LONG)
+    first = sweeper.run(replace(request, shape=PodShape(kept=True)), lambda _: None, threading.Event())
+    cluster._held.clear()
+    second = sweeper.run(request, lambda _: cluster.deleted.append("measured"), threading.Event())
+    assert cluster.deleted == [*first.jobs, "measured", "measured", *second.jobs]
+
+
+def test_an_interrupted_sweep_keeps_nothing() -> None:
+    cluster = ToyCluster.of(1, n0=toy.hangs)
+    sweeper, stop = Sweeper(cluster, renderer(), cluster.inventory()), threading.Event()
+    request = SweepRequest("probe_check", "probe", {}, ("n0",), 1, LONG, shape=PodShape(kept=True))
+    timer = later(0.3, stop.set)
+    summary = sweeper.run(request, lambda _: None, stop)
+    timer.join()
+    assert cluster.deleted == list(summary.jobs)
+
+
+def test_what_was_measured_beside_nobody_does_not_count() -> None:
+    cluster = ToyCluster.of(2)
+    sweeper = Sweeper(cluster, renderer(), cluster.inventory())
+    request = SweepRequest("probe_check", "probe", {}, ("n0", "n1"), 1, LONG)
+    sweeper.run(replace(request, shape=PodShape(gpus=1, kept=True)), lambda _: None, threading.Event())
+    cluster._held.clear()
+    (lost,) = [name for name, pod in cluster._pods.items() if pod["spec"]["nodeName"] == "n1"]
+    del cluster._pods[lost]
+    seen: list[Result] = []
+    sweeper.run(replace(request, shape=PodShape(gpus=1, beside=True)), seen.append, threading.Event())
+    assert reasons({result.node: result for result in seen}) == {"n1": Reason.POD_DELETED}
+    alone: list[Result] = []
+    cluster._held.clear()
+    sweeper.run(replace(request, shape=PodShape(gpus=1, beside=True)), alone.append, threading.Event())
+    assert set(reasons({result.node: result for result in alone})) == {"n0", "n1"}
 
 
 class Jumping:

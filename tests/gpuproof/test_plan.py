@@ -18,6 +18,7 @@ from gpuproof.verdict import Verdict
 CHECKS = load_checks()
 TODAY = dt.date(2026, 11, 30)
 SIMULATED = load_profile(THRESHOLDS / "simulated.toml", known_checks=subjects_asked(CHECKS), today=TODAY)
+NAMES = tuple(check.name for check in CHECKS if check.asks_nodes)
 POOL = SIMULATED.scope.pool
 
 
@@ -74,9 +75,9 @@ def test_a_node_without_an_answer_is_not_covered_unless_waived() -> None:
 def test_a_scope_says_which_nodes_a_waiver_alone_brought_in(verdict: Verdict, *, only_by_waiver: bool) -> None:
     plan = make_plan(CHECKS, SIMULATED, list("abcd"))
     judged = {(s.check, s.subject): VerdictLine(s.check, s.subject, Verdict.PASS) for s in plan.subjects}
-    for check in ("cuda_runtime", "gpu_inventory"):
+    for check in NAMES:
         judged[check, "a"] = VerdictLine(check, "a", verdict)
-    waivers = tuple(Waiver(check, "a", "owner", "reason", TODAY) for check in ("cuda_runtime", "gpu_inventory"))
+    waivers = tuple(Waiver(check, "a", "owner", "reason", TODAY) for check in NAMES)
     got = judge_coverage(plan, dataclasses.replace(SIMULATED, waivers=waivers), judged, today=TODAY)
     assert got.complete
     assert ("1 of them only by waiver" in got.text) is only_by_waiver
@@ -85,7 +86,7 @@ def test_a_scope_says_which_nodes_a_waiver_alone_brought_in(verdict: Verdict, *,
 def test_a_waived_check_does_not_count_a_node_that_lacks_another() -> None:
     plan = make_plan(CHECKS, SIMULATED, list("abcd"))
     judged = {(s.check, s.subject): VerdictLine(s.check, s.subject, Verdict.PASS) for s in plan.subjects}
-    for check in ("cuda_runtime", "gpu_inventory"):
+    for check in NAMES:
         judged[check, "a"] = VerdictLine(check, "a", Verdict.ERROR)
     waivers = (Waiver("cuda_runtime", "a", "owner", "reason", TODAY),)
     got = judge_coverage(plan, dataclasses.replace(SIMULATED, waivers=waivers), judged, today=TODAY)

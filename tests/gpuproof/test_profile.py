@@ -351,6 +351,11 @@ class TestExtends:
         assert (got.cluster.nodes, got.files[0]) == (3, THRESHOLDS / "simulated.toml")
 
 
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
 class TestShipped:
     @pytest.mark.parametrize("name", SHIPPED)
     def test_it_loads_and_nothing_blocks_it(self, name: str) -> None:
@@ -365,15 +370,21 @@ class TestShipped:
         assert sorted(path.stem for path in THRESHOLDS.glob("*.toml")) == sorted(SHIPPED)
 
     @pytest.mark.parametrize("name", SHIPPED)
-    def test_the_bound_of_the_product_is_its_formula_rounded_down(self, name: str) -> None:
+    def test_the_bounds_of_the_products_are_their_formulas_rounded_down(self, name: str) -> None:
         got = load_profile(find_profile(name), known_checks=SHIPPED_CHECKS, today=TODAY)
         n = got.workloads["cuda_runtime"]["matrix_size"]
-        [held] = [limit for limit in got.limits_for("cuda_runtime") if limit.name == "gemm_max_relative_error"]
         assert isinstance(n, int)
-        assert isinstance(held.bound, AtMost)
-        bound = n * 2**-24 / (1 - n * 2**-24)
-        assert 0.9999 * bound < held.bound.value <= bound
-        assert held.at == {"dtype": "float32", "n": n}
+        held = {limit.at["dtype"]: limit for limit in got.limits_for("cuda_runtime") if "dtype" in limit.at}
+        assert list(held) == got.workloads["cuda_runtime"]["dtypes"]
+        formulas = {
+            "float32": n * 2**-24 / (1 - n * 2**-24),
+            "tf32": (1 + 2**-10) ** 2 - 1 + n * 2**-23,
+            "bf16": 2**-8 + n * 2**-23,
+        }
+        for dtype, bound in formulas.items():
+            assert isinstance(held[dtype].bound, AtMost)
+            assert 0.999 * bound < getattr(held[dtype].bound, "value", 0.0) <= bound
+            assert held[dtype].at["n"] == n
 
     @pytest.mark.parametrize("name", SHIPPED)
     def test_one_gpu_under_two_names_is_looked_for(self, name: str) -> None:
@@ -384,10 +395,11 @@ class TestShipped:
     @pytest.mark.parametrize("name", SHIPPED)
     def test_all_memory_that_is_asked_for_must_be_tested(self, name: str) -> None:
         got = load_profile(find_profile(name), known_checks=SHIPPED_CHECKS, today=TODAY)
-        [held] = [limit for limit in got.limits_for("cuda_runtime") if limit.name == "memory_tested"]
-        mib = got.workloads["cuda_runtime"]["memory_mib"]
-        assert isinstance(mib, int)
-        assert held.bound == AtLeast(mib * 2**20)
+        [held] = [limit for limit in got.limits_for("cuda_runtime") if limit.name == "memory_tested_fraction"]
+        asked = got.workloads["cuda_runtime"]["memory_fraction"]
+        assert isinstance(held.bound, AtLeast)
+        assert isinstance(asked, float)
+        assert 0.98 * asked <= held.bound.value <= asked
 
     @pytest.mark.parametrize("name", SHIPPED)
     def test_every_number_it_holds_is_one_that_something_reports(self, name: str) -> None:
@@ -400,6 +412,16 @@ class TestShipped:
             files = [source_files(program) for program in programs[limit.check]]
             pod = "".join(text for each in files for text in each.values())
             assert limit.name.startswith(LABEL_FACT) or f'"{limit.name}"' in api + pod, limit.key
+
+    def test_numbers_of_whole_gpus_are_only_recorded_of_shares(self, tmp_path: Path) -> None:
+        site = 'schema = 1\nprofile = "s"\nextends = "h100-sxm-8x-ib400"\n[cluster]\ngpu_sharing = "time-slicing"\n'
+        site += "physical_gpus_per_node = 2\n"
+        got, whole = (
+            load_profile(path, known_checks=SHIPPED_CHECKS, today=TODAY)
+            for path in (_written(tmp_path / "s.toml", site), find_profile("h100-sxm-8x-ib400"))
+        )
+        memory = [[limit.severity for limit in each.limits if limit.name == "gpu_memory"] for each in (got, whole)]
+        assert memory == [[Severity.RECORD_ONLY], [Severity.WARN]]
 
     @pytest.mark.parametrize("name", SHIPPED)
     def test_the_device_is_named_once(self, name: str) -> None:

@@ -18,6 +18,7 @@ FROZEN = {
     "limits waivers pod_patch",
     "inventory": "nodes server_version",
     "planned": "subjects",
+    "baseline": "run decision simulated values",
     "job_started": "workload check job namespace nodes follow_up",
     "measurement": "check workload subject pod index samples facts environment timings",
     "failure": "check workload subject pod reason message evidence",

@@ -15,7 +15,7 @@ from gpuproof.catalogue import Check, TestCase
 from gpuproof.cluster.port import NAMESPACES, Resource
 from gpuproof.cluster.raw import Raw
 from gpuproof.decision import DecisionOutcome, VerdictLine
-from gpuproof.expectation import CheckState, State
+from gpuproof.expectation import CheckState, Dataset, GeneratedSource, State
 from gpuproof.jobs import OnResult, SweepRequest, Visited
 from gpuproof.limits import Limit, MinFraction, Per, Reference, Unique
 from gpuproof.plan import make_plan
@@ -115,6 +115,24 @@ class TestPrerequisites:
         run.settle("a", "n1", Judgement(Verdict.FAIL))
         run.settle("c", "n1", run.settled("c", "n1") or Judgement(Verdict.PASS))
         assert (run.judged["c", "n1"].verdict, run.judged["c", "n1"].blocked_by) == (Verdict.NOT_RUN, "a")
+
+
+def test_a_check_that_stages_is_not_run_where_the_profile_names_no_dataset(
+    profile: Profile, recorder: Recorder, tmp_path: Path
+) -> None:
+    (tmp_path / "stages.py").write_text('POD = {"dataset": True}\n')
+    (tmp_path / "other.py").write_text("")
+    checks = (check("stages"), check("other"))
+    state = states(profile, stages=State.REQUIRED, other=State.REQUIRED)
+    run = prepared(state, recorder, *checks)
+    run.setting = replace(run.setting, folders=(tmp_path,))
+    got = run.settled("stages", "n1")
+    assert got is not None
+    assert (got.verdict, got.reason_code) == (Verdict.NOT_RUN, "no_dataset")
+    assert 'source = "generated"' in got.reasons[0]
+    assert run.settled("other", "n1") is None
+    run.setting = replace(run.setting, profile=replace(state, dataset=Dataset(GeneratedSource(), ())))
+    assert run.settled("stages", "n1") is None
 
 
 def held_to(profile: Profile, *limits: Limit) -> Profile:

@@ -48,5 +48,13 @@ def test_a_wrong_decision_or_exit_code_is_a_difference() -> None:
     assert complaints(None, reached(CAUGHT, "ACCEPTED", 0))
 
 
+def test_a_fault_to_cope_with_is_one_that_every_check_passes() -> None:
+    coped = Fault(id="c", title="t", mechanism="m", expects=(Expectation(check="a", subject="n1", verdict="PASS"),))
+    rows = dict.fromkeys(CAUGHT, PASS)
+    assert complaints(coped, reached(rows, "ACCEPTED", 0)) == []
+    assert complaints(coped, reached(rows, "UNDECIDED", 3), only=["a"]) == []
+    assert complaints(coped, reached(CAUGHT))
+
+
 def test_a_subject_that_was_never_asked_is_a_difference() -> None:
     assert any("not asked" in text for text in complaints(FAULT, reached({("a", "n2"): PASS})))

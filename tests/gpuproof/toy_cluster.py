@@ -12,7 +12,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuproof.cluster.port import JOBS, NODES, PODS, ClusterError, Counters, Listing, Page, Resource, WatchEvent
+from gpuproof.cluster.port import (
+    JOBS,
+    NODES,
+    PODS,
+    ClusterError,
+    Counters,
+    Listing,
+    LogStream,
+    Page,
+    Resource,
+    WatchEvent,
+)
 from gpuproof.cluster.raw import Raw
 from gpuproof.failure import Reason
 from gpuproof.inventory import Inventory, read_inventory
@@ -136,7 +147,9 @@ class ToyCluster:
             self.lists += 1
             if self.refuse_lists is not None:
                 raise self.refuse_lists
-            return Listing(tuple(self._pods.values()), str(self._version))
+            wanted = dict(pair.split("=", 1) for pair in label_selector.split(",") if "=" in pair).items()
+            found = [pod for pod in self._pods.values() if wanted <= pod["metadata"].get("labels", {}).items()]
+            return Listing(tuple(found), str(self._version))
 
     def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Raw:
         """Nothing is ever found."""
@@ -175,6 +188,10 @@ class ToyCluster:
         self.deleted.append(name)
         return {}
 
+    def annotate(self, resource: Resource, name: str, annotations: Mapping[str, str], *, namespace: str) -> Raw:
+        """Nobody reads them."""
+        return {}
+
     def watch(
         self,
         resource: Resource,
@@ -197,6 +214,10 @@ class ToyCluster:
         self._requests += 1
         self.logs_read.append(pod)
         return f"log of {pod}"
+
+    def follow_log(self, namespace: str, pod: str, container: str, *, since: str = "") -> LogStream:
+        """No pod of this cluster says anything."""
+        raise ClusterError(Reason.HARNESS_ERROR, "no log", 404)
 
     def may(self, verb: str, resource: Resource, *, namespace: str | None = None) -> bool:
         """Everything."""

@@ -5,6 +5,9 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <unistd.h>
+
+#include "memory.h"
 
 typedef int CUresult;
 typedef int CUdevice;
@@ -18,7 +21,7 @@ enum {
     INVALID_PTX = 218, INVALID_HANDLE = 400, SYMBOL_NOT_FOUND = 500, ILLEGAL_ADDRESS = 700, NOT_SUPPORTED = 801
 };
 
-struct block { CUdeviceptr address; size_t size; int device; struct block *next; };
+struct block { CUdeviceptr address; size_t size; int device; size_t offset; struct block *next; };
 
 static struct node node;
 static int initialised;
@@ -257,6 +260,11 @@ static CUresult do_work(void) {
     CUresult bad = check_context();
     if (bad) return bad;
     read_visible(&node);
+    /* A kernel that never ends: the call waits for as long as the GPU is so sick. */
+    while (current->device < node.count && node.gpus[current->device].hang) {
+        usleep(100000);
+        read_visible(&node);
+    }
     return current->device < node.count ? node.gpus[current->device].launch_error : 999;
 }
 
@@ -283,8 +291,9 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size) {
     block = malloc(sizeof *block);
     memory = malloc(size);
     if (!block || !memory) { free(block); free(memory); return OUT_OF_MEMORY; }
-    *block = (struct block){(CUdeviceptr)(uintptr_t)memory, size, current->device, NULL};
     pthread_mutex_lock(&lock);
+    *block = (struct block){(CUdeviceptr)(uintptr_t)memory, size, current->device, used[current->device], NULL};
+    find_left_behind(node.gpus[block->device].uuid, block->offset, memory, size);
     used[block->device] += size;
     block->next = blocks;
     blocks = block;
@@ -302,6 +311,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
             struct block *gone = *link;
             *link = gone->next;
             used[gone->device] -= gone->size;
+            leave_behind(node.gpus[gone->device].uuid, gone->offset, (void *)(uintptr_t)address, gone->size);
             free((void *)(uintptr_t)address);
             free(gone);
             result = SUCCESS;
@@ -310,6 +320,12 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
     }
     pthread_mutex_unlock(&lock);
     return result;
+}
+
+/* A process that ends gives its memory back as it is. */
+__attribute__((destructor)) static void end(void) {
+    for (struct block *block = blocks; block; block = block->next)
+        leave_behind(node.gpus[block->device].uuid, block->offset, (void *)(uintptr_t)block->address, block->size);
 }
 
 /* The device that holds all of [address, address + size), or -1. */

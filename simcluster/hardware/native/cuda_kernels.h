@@ -31,7 +31,8 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
     return SYMBOL_NOT_FOUND;
 }
 
-static uint32_t mix(uint32_t x) {
+static uint32_t word_at(uint64_t index, uint32_t seed) {
+    uint32_t x = (uint32_t)index + (uint32_t)(index >> 32) * 2654435761u + seed;
     x ^= x >> 16;
     x *= 0x7feb352du;
     x ^= x >> 15;
@@ -44,7 +45,7 @@ static CUresult fill32(void **parameters, int *device) {
     uint64_t words = *(uint64_t *)parameters[1];
     uint32_t seed = *(uint32_t *)parameters[2], *memory = (uint32_t *)(uintptr_t)address;
     if ((*device = device_of(address, words * 4)) < 0) return ILLEGAL_ADDRESS;
-    for (uint64_t i = 0; i < words; i++) memory[i] = mix((uint32_t)i + seed);
+    for (uint64_t i = 0; i < words; i++) memory[i] = word_at(i, seed);
     /* A cell of the memory that does not keep what it is given. */
     uint64_t bad = ((uint64_t)node.gpus[*device].bad_mib << 20) / 4;
     if (bad && bad < words) memory[bad] ^= 0x10;
@@ -57,7 +58,7 @@ static CUresult verify32(void **parameters, int *device) {
     uint64_t words = *(uint64_t *)parameters[1], wrong = 0;
     uint32_t seed = *(uint32_t *)parameters[2], *memory = (uint32_t *)(uintptr_t)address;
     if ((*device = device_of(address, words * 4)) < 0 || device_of(count, 8) < 0) return ILLEGAL_ADDRESS;
-    for (uint64_t i = 0; i < words; i++) wrong += memory[i] != mix((uint32_t)i + seed);
+    for (uint64_t i = 0; i < words; i++) wrong += memory[i] != word_at(i, seed);
     *(uint64_t *)(uintptr_t)count += wrong;
     occupy(stream_of(NULL), *device, INSIDE, (double)words * 4, node.gpus[*device].hbm * 1e6, now_ns());
     return SUCCESS;

@@ -8,13 +8,14 @@ typedef struct gpu *nvmlDevice_t;
 typedef struct { unsigned long long total, free, used; } nvmlMemory_t;
 typedef struct { unsigned int gpu, memory; } nvmlUtilization_t;
 
-enum { OK = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, NOT_LOADED = 9, TIMEOUT = 10, LOST = 15, UNKNOWN = 999 };
+enum { OK = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, NOT_LOADED = 9, TIMEOUT = 10, LOST = 15, MISMATCH = 18, UNKNOWN = 999 };
 
 static struct node node;
 static int initialised;
 
 nvmlReturn_t nvmlInit_v2(void) {
     if (!read_node(&node)) return NOT_LOADED;
+    if (node.nvml_error) return node.nvml_error;
     initialised = 1;
     return OK;
 }
@@ -38,6 +39,7 @@ const char *nvmlErrorString(nvmlReturn_t code) {
         case NOT_LOADED: return "Driver Not Loaded";
         case TIMEOUT: return "Timeout";
         case LOST: return "GPU is lost";
+        case MISMATCH: return "RM has detected an NVML/RM version mismatch.";
         default: return "Unknown Error";
     }
 }

@@ -18,7 +18,7 @@ struct gpu {
     unsigned long long ecc_corrected, ecc_uncorrected, throttle, energy_mj, remap_correctable, remap_uncorrectable;
     int max_sm_clock, pcie_gen, pcie_width, pcie_replays, remap_pending, remap_failed, lost, parent;
     char errors[TEXT];
-    int context_error, launch_error, flip;
+    int context_error, launch_error, flip, hang;
     /* what the hardware can do now (MB and millions of multiply-adds' operations a second), and what ails it */
     double mflops, h2d, d2h, hbm, peer;
     int top_clock, throttle_cause, slowdown_c, bad_mib, foreign_percent, frozen, counters_of, xid_at_load, recovery;
@@ -28,7 +28,7 @@ struct gpu {
 
 struct node {
     char driver[TEXT];
-    int cuda, init_error, count, parents;
+    int cuda, init_error, nvml_error, count, parents;
     struct gpu gpus[MAX_GPUS];
     struct gpu parent[MAX_GPUS]; /* the physical GPUs, where `gpus` are MIG instances */
 };
@@ -75,6 +75,7 @@ static void read_gpu(const char *line, struct gpu *gpu) {
     gpu->context_error = (int)number_of(line, "context");
     gpu->launch_error = (int)number_of(line, "launch");
     gpu->flip = (int)number_of(line, "flip");
+    gpu->hang = (int)number_of(line, "hang");
     field_of(line, "errors", gpu->errors);
     gpu->throttle = (unsigned long long)number_of(line, "throttle");
     gpu->energy_mj = (unsigned long long)number_of(line, "energy");
@@ -134,6 +135,7 @@ static int read_node(struct node *read) {
             field_of(line, "driver", node->driver);
             node->cuda = (int)number_of(line, "cuda");
             node->init_error = (int)number_of(line, "init");
+            node->nvml_error = (int)number_of(line, "nvml");
         } else if (strncmp(line, "gpu\t", 4) == 0 && node->count < MAX_GPUS) {
             read_gpu(line, &node->gpus[node->count++]);
         } else if (strncmp(line, "parent\t", 7) == 0 && node->parents < MAX_GPUS) {

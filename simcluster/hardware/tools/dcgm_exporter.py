@@ -175,6 +175,8 @@ class Collector:
         shown = {unit: [holder] for unit, holder in holders.items()}
         if troubles.mapping == "first":
             shown = {unit: known[:1] for unit, known in self._seen.items()}
+        elif troubles.mapping == "kept":
+            shown = {unit: [holders.get(unit, known[-1])] for unit, known in self._seen.items()}
         elif troubles.mapping == "remembered":
             shown = self._seen
         self._last = Collected(*read_rows(self._state), shown)
@@ -222,7 +224,8 @@ def rendered(seen: Collected, hostname: str, troubles: Troubles = SOUND) -> str:
         if name in troubles.missing_fields:
             continue
         lines += [f"# HELP {name} {told}", f"# TYPE {name} {kind}"]
-        for gpu, labels in _series(seen, hostname, troubles):
+        for shown, labels in _series(seen, hostname, troubles):
+            gpu = seen.gpus[int(shown["index"]) ^ 1] if troubles.swapped and "profile" not in shown else shown
             split = gpu.get("mig") == "Enabled"
             unreadable = error and error in gpu.get("errors", "").split(",")
             if gpu.get("lost") == "1" or unreadable or (split and name in _NOT_ON_MIG):

@@ -16,12 +16,14 @@ class Troubles:
     """The defaults are a sound exporter.
 
     `labels` of pods: "right", "empty" or "absent". `mapping`: "now" asks the kubelet at each look, "first" keeps the
-    first holder of each unit for ever, "remembered" goes on showing all it ever saw. `twice`: each series once more
+    first holder of each unit for ever, "kept" the last one until another comes, "remembered" shows all it ever saw.
+    `swapped`: two neighbours' values stand under each other's names. `twice`: each series once more
     under other labels. `scale`: factors by field.
     """
 
     labels: str = "right"
     mapping: str = "now"
+    swapped: bool = False
     hung: bool = False
     missing_gpu: str = ""
     missing_fields: tuple[str, ...] = ()
@@ -55,6 +57,7 @@ def read_troubles(path: str) -> Troubles:
     return Troubles(
         labels=given.get("labels", "right"),
         mapping=given.get("mapping", "now"),
+        swapped=given.get("swapped") == "1",
         hung=given.get("hung") == "1",
         missing_gpu=given.get("missing_gpu", ""),
         missing_fields=_words(given.get("missing_fields", "")),

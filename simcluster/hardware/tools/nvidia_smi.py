@@ -14,7 +14,7 @@ from simcluster.hardware.tools.smi_state import Row, State, read_state
 from simcluster.hardware.tools.smi_text import listing, table, topology
 
 __all__ = ["answer", "read_state"]
-NOT_FOUND, DRIVER_MISSING, GPU_LOST, BAD_ARGUMENT = 6, 9, 15, 1
+NOT_FOUND, DRIVER_MISSING, GPU_LOST, MISMATCH, BAD_ARGUMENT = 6, 9, 15, 18, 1
 _NO_DRIVER = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA "
     "driver is installed and running.\n\n"
@@ -42,6 +42,9 @@ def answer(state: State | None, arguments: list[str]) -> tuple[str, int]:
     """Text for standard output and the exit code."""
     if state is None:
         return _NO_DRIVER, DRIVER_MISSING
+    if state.nvml_error:
+        words = "Driver/library version mismatch" if state.nvml_error == MISMATCH else "Unknown Error"
+        return f"Failed to initialize NVML: {words}\n", min(state.nvml_error, 255)
     gpus = _chosen(state.gpus, _value(arguments, "-i", "--id"))
     if not gpus:
         return "No devices were found\n", NOT_FOUND

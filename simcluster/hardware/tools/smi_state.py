@@ -16,6 +16,7 @@ class State:
 
     driver: str = ""
     cuda: str = ""
+    nvml_error: int = 0
     gpus: list[Row] = field(default_factory=list)
     instances: list[Row] = field(default_factory=list)
 
@@ -34,6 +35,7 @@ def read_state(path: str) -> State | None:
         values = dict(pair.split("=", 1) for pair in pairs)
         if kind == "node":
             version = int(values.get("cuda", "0"))
+            state.nvml_error = int(values.get("nvml", "0"))
             state.driver, state.cuda = values.get("driver", ""), f"{version // 1000}.{version % 1000 // 10}"
         elif kind in kinds:
             kinds[kind].append(values)

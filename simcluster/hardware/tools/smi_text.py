@@ -99,23 +99,28 @@ def _mig_table(state: State, gpus: list[Row]) -> list[str]:
 
 
 def topology(gpus: list[Row]) -> str:
-    """nvidia-smi topo -m: GPUs reach each other by way of the host, since the simulation claims no faster link; an
-    adapter shares a bridge with the GPU of its own number."""
+    """nvidia-smi topo -m: GPUs reach each other by their NVLinks, else by way of the host; an adapter shares a bridge
+    with the GPU of its own number."""
     adapters = ibsysfs.devices()
     names = [*(f"GPU{gpu['index']}" for gpu in gpus), *(f"NIC{number}" for number in range(len(adapters)))]
+    links = {f"GPU{gpu['index']}": int(gpu["links"]) - int(gpu["links_down"]).bit_count() for gpu in gpus}
     cores = f"0-{(os.cpu_count() or 1) - 1}"
     lines = ["\t" + "\t".join([*names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])]
     for own in names:
-        cells = [" X " if other == own else _between(own, other) for other in names]
+        cells = [" X " if other == own else _between(own, other, links) for other in names]
         tail = [cores, "0", "N/A"] if own.startswith("GPU") else ["", "", ""]
         lines.append("\t".join([own, *cells, *tail]))
     legend = (
         "Legend:\n\n  X    = Self\n  SYS  = Connection traversing PCIe and the interconnect between NUMA nodes\n"
-        "  PIX  = Connection traversing at most a single PCIe bridge"
+        "  PIX  = Connection traversing at most a single PCIe bridge\n"
+        "  NV#  = Connection traversing a bonded set of # NVLinks"
     )
     nics = "".join(f"  NIC{number}: {name}\n" for number, name in enumerate(adapters))
     return "\n".join([*lines, "", legend]) + "\n" + (f"\nNIC Legend:\n\n{nics}" if nics else "")
 
 
-def _between(one: str, other: str) -> str:
+def _between(one: str, other: str, links: dict[str, int]) -> str:
+    if one in links and other in links:
+        bonded = min(links[one], links[other])
+        return f"NV{bonded}" if bonded else "SYS"
     return "PIX" if one[:3] != other[:3] and one[3:] == other[3:] else "SYS"

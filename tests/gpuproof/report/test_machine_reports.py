@@ -6,12 +6,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import xmlschema
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuproof.report import RunView, write_reports
 from gpuproof.report.json_report import ReportDocument, render_json, render_schema
 from gpuproof.report.junit import render_junit
+from gpuproof.report.write import RENDERED
 from tests.gpuproof.report import synthetic
 from tests.gpuproof.report.synthetic import Lines, Script
 
@@ -119,7 +121,7 @@ def test_json_fits_its_published_schema_and_reads_back() -> None:
     document = json.loads(text)
     assert list(document) == list(schema["properties"])
     assert ReportDocument.model_validate_json(text).decision.outcome == "REJECTED"
-    assert document["schema_version"] == "1.0"
+    assert document["schema_version"] == "1.1"
 
 
 def test_fields_that_pipelines_read_are_frozen() -> None:
@@ -161,7 +163,7 @@ def test_reports_are_written_whole_and_leave_nothing_else_behind(tmp_path: Path)
     paths = write_reports(view, tmp_path / "run")
     write_reports(view, tmp_path / "run")
 
-    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["junit.xml", "report.html", "report.json"]
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == sorted(RENDERED)
     assert paths.html.read_text(encoding="utf-8").rstrip().endswith("</html>")
 
 
@@ -172,3 +174,15 @@ def test_report_that_cannot_be_put_in_place_leaves_no_part_of_itself(tmp_path: P
         write_reports(RunView.from_record(synthetic.run(1)), tmp_path)
 
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_junit_fits_the_schema_of_its_common_readers() -> None:
+    schema = xmlschema.XMLSchema(Path(__file__).parent / "xunit2.xsd")
+    for lines in (every_verdict(), synthetic.run(4, short=["gpu-1"], unpullable=["gpu-2"]), synthetic.run(4), []):
+        schema.validate(render_junit(RunView.from_record(lines)))
+    with pytest.raises(xmlschema.XMLSchemaValidationError):
+        schema.validate("<testsuites><testsuite name='x'><testcase/></testsuite></testsuites>")
+
+
+def test_published_schema_of_report_json_is_the_one_in_the_docs() -> None:
+    assert (Path("docs") / "report.schema.json").read_text(encoding="utf-8") == render_schema()

@@ -90,9 +90,11 @@ def test_mig_devices_stand_under_their_gpu(tmp_path: Path) -> None:
 
 
 def test_topology_shows_gpus_as_far_apart_as_the_simulation_has_them(tmp_path: Path, node: NodeGpus) -> None:
-    text, code = smi(tmp_path, node, "topo", "-m")
-    assert code == 0
-    assert text.splitlines()[1].split("\t")[:3] == ["GPU0", " X ", "SYS"]
+    for down, way in ((0, "NV18"), (3, "NV15"), (18, "SYS")):
+        node.change(1, nvlinks_down=down)
+        text, code = smi(tmp_path, node, "topo", "-m")
+        assert code == 0
+        assert text.splitlines()[1].split("\t")[:3] == ["GPU0", " X ", way]
 
 
 NVML = """

@@ -33,6 +33,28 @@ def smi(state: Path, *arguments: str) -> tuple[str, int]:
     return nvidia_smi.answer(nvidia_smi.read_state(str(state)), list(arguments))
 
 
+def test_cuda_shows_only_the_devices_that_the_environment_names(state: Path, node: NodeGpus, tmp_path: Path) -> None:
+    build_into(tmp_path)
+    program = (
+        "import ctypes; cuda = ctypes.CDLL('libcuda.so.1');"
+        "count = ctypes.c_int(); uuid = ctypes.create_string_buffer(16);"
+        "code = cuda.cuInit(0); cuda.cuDeviceGetCount(ctypes.byref(count));"
+        "code or cuda.cuDeviceGetUuid(uuid, 0); print(code, count.value, uuid.raw[:4].hex())"
+    )
+
+    def seen(visible: str) -> list[str]:
+        environment = dict(os.environ, SIMCLUSTER_GPU_STATE=str(state), LD_LIBRARY_PATH=str(tmp_path))
+        environment["CUDA_VISIBLE_DEVICES"] = visible
+        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
+        return done.stdout.decode().split()
+
+    first, second = (gpu.uuid for gpu in node.gpus)
+    assert seen(second) == ["0", "1", second[4:12]]
+    assert seen(f"{second},{first}") == ["0", "2", second[4:12]]
+    assert seen("1,7,0") == ["0", "1", second[4:12]]
+    assert seen("")[0] == seen("GPU-ffffffff")[0] == "100"
+
+
 def test_csv_query_with_header_and_units(state: Path, node: NodeGpus) -> None:
     text, code = smi(state, "--query-gpu=index,name,memory.total,driver_version", "--format=csv")
     assert code == 0

@@ -1,0 +1,200 @@
+"""Fetches the objects of a dataset: whole, verified and published at once, or not at all; goes on where it stopped.
+
+An object is written beside its place, checked against the size and sha256 of the manifest, made durable and renamed
+into place, so that no reader sees a part of it. What a source answers by the way decides: a refusal ends it, a fault
+that may pass is tried again. Must not know who asks, and never prints a URL: it may be a credential.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gzip
+import hashlib
+import http.client
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Dict, Iterator, List, Mapping
+
+DATASET = os.environ.get("GPUPROOF_DATASET", "/gpuproof/dataset")
+BLOCK = 1 << 20
+_FIRST_PAUSE_S = 0.1
+_MAY_PASS = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class Refused(Exception):
+    """The source will not give the object, however often it is asked."""
+
+
+class Wrong(Exception):
+    """The object came and is not the one of the manifest, or could not be kept."""
+
+
+class _Again(Exception):
+    """A fault that may pass."""
+
+
+class _FromTheStart(_Again):
+    """What has come so far is of no use."""
+
+
+@dataclass
+class Fetched:
+    """How one object came: seconds in all, to the first byte and spent moving it, and how many attempts failed before.
+
+    Seconds spent moving leave out pauses, and attempts to which no byte came.
+    """
+
+    bytes: int
+    seconds: float
+    first_byte_s: float
+    retries: int
+    moving_s: float = 0.0
+
+
+def read_manifest() -> List[Dict[str, Any]]:
+    """The objects as the harness handed them out (`gpuproof/dataset.py`); OSError or ValueError where it did not."""
+    with gzip.open(os.path.join(DATASET, "objects.json.gz"), "rt", encoding="utf-8") as file:
+        listed = json.load(file)
+    if not isinstance(listed, list) or not listed:
+        raise ValueError("the manifest names no object")
+    return listed
+
+
+def generated(seed: str, size: int) -> Iterator[bytes]:
+    """Made-up bytes, the same for the same seed, block by block."""
+    for number in range((size + BLOCK - 1) // BLOCK):
+        data = hashlib.shake_128(("%s/%d" % (seed, number)).encode()).digest(BLOCK)
+        yield data[: size - number * BLOCK]
+
+
+def fetch(item: Mapping[str, Any], place: str, claims: str, attempts: int, timeout_s: float) -> Fetched:
+    """Bring one object to `place`; raises `Refused` or `Wrong`, whose words name the object and never its URL."""
+    began = time.monotonic()
+    found = Fetched(int(item["bytes"]), 0.0, 0.0, 0)
+    part = place + ".part"
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    last = ""
+    for attempt in range(attempts):
+        if attempt:
+            found.retries += 1
+            time.sleep(_FIRST_PAUSE_S * 2**attempt)
+        tried = time.monotonic()
+        try:
+            try:
+                _complete(item, part, claims, timeout_s, began, found)
+                _publish(part, place)
+            finally:
+                found.moving_s += time.monotonic() - tried if found.first_byte_s else 0.0
+        except _Again as error:
+            last = str(error)
+            if isinstance(error, _FromTheStart):
+                _remove(part)
+            continue
+        except (Refused, Wrong) as error:
+            _remove(part)
+            raise type(error)("%s: %s" % (item["name"], error)) from None
+        except OSError as error:
+            _remove(part)
+            code = errno.errorcode.get(error.errno or 0, "error")
+            raise Wrong(
+                "%s: %s, nothing published: %s" % (item["name"], code, os.strerror(error.errno or 0))
+            ) from error
+        found.seconds = time.monotonic() - began
+        return found
+    if last.startswith("wrong"):
+        _remove(part)
+        raise Wrong("%s: %s" % (item["name"], last))
+    raise Refused("%s: %s, %d times" % (item["name"], last, attempts))
+
+
+def _complete(item: Mapping[str, Any], part: str, claims: str, timeout_s: float, began: float, found: Fetched) -> None:
+    """Make `part` the whole object, from where an earlier attempt left it."""
+    have = os.path.getsize(part) if os.path.exists(part) else 0
+    wanted = int(item["bytes"])
+    digest = hashlib.sha256()
+    with open(part, "r+b" if have else "wb") as out:
+        if have:
+            have = _take_over(out, digest, min(have, wanted))
+        if have < wanted:
+            for block in _blocks(item, have, claims, timeout_s):
+                if not found.first_byte_s:
+                    found.first_byte_s = time.monotonic() - began
+                digest.update(block)
+                out.write(block)
+        size = out.tell()
+        out.flush()
+        os.fsync(out.fileno())
+    if size < wanted:
+        # What has come stays: the next attempt goes on behind it.
+        raise _Again("the source ended after %d of %d bytes" % (size, wanted))
+    if size > wanted:
+        raise _FromTheStart("wrong length: %d bytes came, the manifest says %d" % (size, wanted))
+    if digest.hexdigest() != item["sha256"]:
+        raise _FromTheStart("wrong content: its sha256 is not the manifest's")
+
+
+def _take_over(out: BinaryIO, digest: Any, size: int) -> int:
+    """Digest what an earlier attempt wrote; a new write goes on behind it."""
+    out.truncate(size)
+    for block in iter(lambda: out.read(BLOCK), b""):
+        digest.update(block)
+    return out.tell()
+
+
+def _blocks(item: Mapping[str, Any], have: int, claims: str, timeout_s: float) -> Iterator[bytes]:
+    if "seed" in item:
+        blocks = generated(str(item["seed"]), int(item["bytes"]))
+        return (block for number, block in enumerate(blocks) if number * BLOCK >= have)
+    if "path" in item:
+        return _read(os.path.join(claims, str(item["storage"]), str(item["path"])), have)
+    return _download(str(item["url"]), have, int(item["bytes"]), timeout_s)
+
+
+def _read(path: str, have: int) -> Iterator[bytes]:
+    try:
+        with open(path, "rb") as source:
+            source.seek(have)
+            for block in iter(lambda: source.read(BLOCK), b""):
+                yield block
+    except FileNotFoundError:
+        raise Refused("no such object on the claim") from None
+
+
+def _download(url: str, have: int, wanted: int, timeout_s: float) -> Iterator[bytes]:
+    request = urllib.request.Request(url, headers={"Range": "bytes=%d-" % have} if have else {})
+    try:
+        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+            if have and answer.status != 206:
+                raise _FromTheStart("the source gives no ranges")
+            length = answer.headers.get("Content-Length")
+            if length is not None and int(length) != wanted - have:
+                raise Wrong("wrong length: the source says %d bytes, the manifest %d" % (have + int(length), wanted))
+            for block in iter(lambda: answer.read(BLOCK), b""):
+                yield block
+    except urllib.error.HTTPError as error:
+        said = "the source answers %d %s" % (error.code, error.reason)
+        error.close()
+        if error.code in _MAY_PASS:
+            raise _Again(said) from None
+        raise Refused(said) from None
+    except (http.client.HTTPException, urllib.error.URLError, ConnectionError, TimeoutError) as error:
+        raise _Again("the connection to the source broke (%s)" % type(error).__name__) from None
+
+
+def _publish(part: str, place: str) -> None:
+    os.rename(part, place)
+    directory = os.open(os.path.dirname(place), os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
