@@ -16,6 +16,7 @@ from gpuproof.suite import (
     ReadPrometheus,
     RunExperiment,
     RunWorkload,
+    TryClaims,
 )
 
 __all__ = [
@@ -31,5 +32,6 @@ __all__ = [
     "ReadPrometheus",
     "RunExperiment",
     "RunWorkload",
+    "TryClaims",
 ]
 __version__ = "0.1.0"

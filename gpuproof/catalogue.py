@@ -59,7 +59,8 @@ class Check:
     def why(self) -> str:
         """Why it matters: what its tests say after "Why:", on one line."""
         said = [part.strip() for case in self.cases for part in case.doc.split("\n\n")]
-        return " ".join(" ".join(part.removeprefix("Why:").split()) for part in said if part.startswith("Why:"))
+        whys = [" ".join(part.removeprefix("Why:").split()) for part in said if part.startswith("Why:")]
+        return " ".join(why[:1].upper() + why[1:] for why in whys)
 
     @property
     def asks_cluster(self) -> bool:

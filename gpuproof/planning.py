@@ -19,7 +19,7 @@ from gpuproof.cluster.port import NODES, ClusterError
 from gpuproof.describe import bound
 from gpuproof.expectation import State
 from gpuproof.gang_params import read_params
-from gpuproof.gang_session import AGENT, gang_job
+from gpuproof.gang_pods import AGENT, gang_job
 from gpuproof.inventory import read_inventory
 from gpuproof.launch import LaunchError, Options, reach, read, release
 from gpuproof.limits import Limit

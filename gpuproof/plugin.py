@@ -31,6 +31,7 @@ from gpuproof.suite import (
     RunExperiment,
     RunWorkload,
     Subject,
+    TryClaims,
 )
 from gpuproof.verdict import Judgement, Verdict
 
@@ -247,6 +248,18 @@ def run_workload(request: pytest.FixtureRequest) -> RunWorkload:
 
     def ask(name: str, subject: NodeSubject) -> Answer:
         return run.ask(check, name, subject)
+
+    return ask
+
+
+@pytest.fixture
+def try_claims(request: pytest.FixtureRequest) -> TryClaims:
+    """Make, bind, look at and delete a claim on each storage of the profile."""
+    run = _launched(request.config).run
+    check, _ = _identity(request.node)
+
+    def ask(subject: ClusterSubject) -> Answer:
+        return run.try_claims(check, subject)
 
     return ask
 

@@ -259,7 +259,7 @@ class _LimitReader:
         top, example = (1.0, "0.75 for 75 %") if name == "min_fraction" else (MAX_FRACTION, "1.1 for +10 %")
         if not 0 < value <= top:
             raise self.error(name, f"a number above 0 and up to {top:g}", describe(value), f"write {example}")
-        if of == "ring_ceiling":
+        if of.endswith("_ceiling"):
             self._refuse_ring(cluster)
         if of == "node_best":
             self._refuse_node_best(name, cluster)

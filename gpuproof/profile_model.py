@@ -200,7 +200,10 @@ class LimitTable(Table):
     min_version: Annotated[dict[str, Word], Field(min_length=1)] | None = None
     by: Word | None = None
     whole_gpu: Literal[True] | None = None
-    of: Literal["ring_ceiling", "fleet_median", "baseline", "node_best"] | None = None
+    of: (
+        Literal["ring_ceiling", "hierarchical_ceiling", "alltoall_ceiling", "fleet_median", "baseline", "node_best"]
+        | None
+    ) = None
     severity: Literal["fail", "warn", "record_only"]
     provenance: ProvenanceTable
 

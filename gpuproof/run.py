@@ -15,6 +15,7 @@ from pathlib import Path
 from gpuproof import __version__, final_look, gang_requests
 from gpuproof.baseline import Baseline
 from gpuproof.catalogue import TRAINING, Check
+from gpuproof.claim_trial import ClaimTrial
 from gpuproof.cluster import raw
 from gpuproof.cluster.port import NAMESPACES, NODES, PODS, Cluster, ClusterError
 from gpuproof.conclusion import conclude
@@ -24,6 +25,7 @@ from gpuproof.expectation import CoverShare, State
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.finding import Context
 from gpuproof.fleet import fleet_medians, seen_values
+from gpuproof.gang_pods import NAME as GANG
 from gpuproof.gang_results import WORKLOAD as GANG_WORKLOAD
 from gpuproof.gang_session import GangSession
 from gpuproof.gang_suite import GangSuite
@@ -341,7 +343,7 @@ class Run:
                 self._in_namespace()
                 inventory = self._inventory if self._sweeper is None else self._sweeper.inventory
                 session = GangSession(self.cluster, self._renderer, inventory, request, self.stop)
-                self.record.job(request.sweep, StartedJob(session.name, nodes, False), self._renderer.namespace)
+                self.record.job(request.sweep, StartedJob(GANG, nodes, False), self._renderer.namespace)
                 GangSuite(session, suite, nodes, gang.publish).run()
 
         gang.start(work, lambda stage, subject, answer: self._gang_said(stages[stage], subject, answer), _explain)
@@ -370,6 +372,16 @@ class Run:
         else:
             took = Timings(0.0, 0.0, time.monotonic() - self._began)
             self.record.measured(check, GANG_WORKLOAD, Visited(subject, answer.pod, -1, answer, took))
+
+    def try_claims(self, check: str, subject: ClusterSubject) -> Answer:
+        """What became of a claim on each storage of the profile, from its making to the end of its volume."""
+        with self._one_sweep:
+            try:
+                self._in_namespace()
+                trial = ClaimTrial(self.cluster, self._renderer, self.setting.profile.deadlines.starting_s)
+                return self._saw(check, subject, trial.run())
+            except ClusterError as error:
+                return self._saw(check, subject, JobFailure(error.reason, error.message))
 
     def read_exporter(self, check: str, subject: NodeSubject, seen: Answer) -> Answer:
         """What the node's own metrics exporter tells of the GPUs that a pod on it saw."""

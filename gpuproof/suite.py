@@ -83,6 +83,12 @@ class FollowLoad(Protocol):
     def __call__(self, subject: NodeSubject, load: Answer) -> Answer: ...
 
 
+class TryClaims(Protocol):
+    """Make, bind, look at and delete a claim on each storage of the profile; what came of it."""
+
+    def __call__(self, subject: ClusterSubject) -> Answer: ...
+
+
 class Hold(Protocol):
     """Hold answers against every limit that the profile has for this check; the verdict is the test's outcome."""
 

@@ -12,7 +12,13 @@ from typing import Protocol
 
 from simcluster.api.port import AdmissionHook, ApiError, Client, Object
 from simcluster.faults import exposure, file, outages
-from simcluster.faults.admission import CapJobRetries, ForbidJobPods, LimitGpuMemory, PatchSource
+from simcluster.faults.admission import (
+    CapJobRetries,
+    ChangeStorageClass,
+    ForbidJobPods,
+    LimitGpuMemory,
+    PatchSource,
+)
 from simcluster.node.context import GPU_RESOURCE, Site
 from simcluster.node.kubelet import NodeKubelet
 from simcluster.objectstore import ObjectStore
@@ -72,6 +78,8 @@ class FaultEngine:
                 hooks.append(ForbidJobPods(action.message))
             elif isinstance(action, file.ExhaustQuota):
                 hooks.append(self._quota_hook(action.hard))
+            elif isinstance(action, file.ChangeStorageClass):
+                hooks.append(ChangeStorageClass(action.storage_class, action.fields, action.parameters))
         return hooks
 
     def _quota_hook(self, hard: dict[str, str]) -> AdmissionHook:

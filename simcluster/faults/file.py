@@ -172,6 +172,15 @@ class TroubleStorage(_Strict):
         return given
 
 
+class ChangeStorageClass(_Strict):
+    """A storage class is made with other fields or parameters, e.g. `{ reclaimPolicy = "Retain" }`."""
+
+    do: Literal["change-storage-class"]
+    storage_class: str
+    fields: dict[str, str] = {}
+    parameters: dict[str, str] = {}
+
+
 class PatchWorkload(_Strict):
     """One text in a program's source is exchanged when its ConfigMap is made: the team's trainer has this defect."""
 
@@ -285,6 +294,7 @@ Action = Annotated[
     | VanishNode
     | TroubleStorage
     | TroubleObjectStore
+    | ChangeStorageClass
     | TroubleExporter
     | RemoveExporter
     | SecondExporter

@@ -407,9 +407,11 @@ class TestShipped:
         harness = THRESHOLDS.parent / "gpuproof"
         seen_by_the_harness = [
             harness / "observation.py",
+            harness / "claim_trial.py",
             harness / "continuation.py",
             *harness.glob("training*.py"),
             *(harness / "telemetry").glob("*.py"),
+            *harness.glob("gang_*.py"),
         ]
         api = "".join(file.read_text(encoding="utf-8") for file in seen_by_the_harness)
         programs = {check.name: check.workloads for check in load_checks()}

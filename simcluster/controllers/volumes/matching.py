@@ -130,8 +130,10 @@ def claim_reference(claim: Object) -> Object:
 def provisioned(claim: Object, storage_class: Object, provisioner: Provisioner) -> Object:
     """The volume that a provisioner makes for a claim; a local one is tied to the node that was selected."""
     name = f"pvc-{fields.uid(claim)}"
+    share = float((storage_class.get("parameters") or {}).get("capacity-share", "1"))
+    size = requested(claim) if share == 1 else str(int(amount("storage", requested(claim)) * share))
     spec: Object = {
-        "capacity": {"storage": requested(claim)},
+        "capacity": {"storage": size},
         "accessModes": fields.spec(claim).get("accessModes") or ["ReadWriteOnce"],
         "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy", "Delete"),
         "storageClassName": fields.name(storage_class),
