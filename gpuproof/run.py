@@ -324,8 +324,9 @@ class Run:
             return [how for check in checks if self.settled(check.name, cluster) is None for how in check.kills]
 
         def started(job: TrainingJob) -> None:
-            self._running = None
-            self.record.job(None, StartedJob(job.name, (), False), self._renderer.namespace)
+            deadlines = self.setting.profile.deadlines
+            request = SweepRequest(job.check, job.workload, job.params, (), job.gpus, deadlines)
+            self.record.job(request, StartedJob(job.name, (), False), self._renderer.namespace)
 
         return begin_trainings(self.cluster, self._renderer, setup, self.stop, pending, started)
 
