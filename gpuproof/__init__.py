@@ -9,12 +9,14 @@ from gpuproof.suite import (
     FollowLoad,
     GangSubject,
     Hold,
+    KillTraining,
     NodeSubject,
     Observe,
     ReadExporter,
     ReadPrometheus,
     RunExperiment,
     RunWorkload,
+    TryClaims,
 )
 
 __all__ = [
@@ -23,11 +25,13 @@ __all__ = [
     "FollowLoad",
     "GangSubject",
     "Hold",
+    "KillTraining",
     "NodeSubject",
     "Observe",
     "ReadExporter",
     "ReadPrometheus",
     "RunExperiment",
     "RunWorkload",
+    "TryClaims",
 ]
 __version__ = "0.1.0"

@@ -15,6 +15,8 @@ from gpuproof.limits import Asks
 _ROOT = Path(__file__).resolve().parent.parent
 ACCEPTANCE = _ROOT / "acceptance"
 WORKLOADS = _ROOT / "workloads"
+TRAINING = "training"
+"""The program behind `kill_training`; it is no sweep over nodes."""
 
 
 class CatalogueError(ValueError):
@@ -34,6 +36,8 @@ class TestCase:
     """The programs it runs in pods, by their names in `workloads/`."""
     experiments: tuple[str, ...] = ()
     """What it has the gang do."""
+    kills: tuple[str, ...] = ()
+    """How it has a training killed."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,8 @@ class Check:
     def why(self) -> str:
         """Why it matters: what its tests say after "Why:", on one line."""
         said = [part.strip() for case in self.cases for part in case.doc.split("\n\n")]
-        return " ".join(" ".join(part.removeprefix("Why:").split()) for part in said if part.startswith("Why:"))
+        whys = [" ".join(part.removeprefix("Why:").split()) for part in said if part.startswith("Why:")]
+        return " ".join(why[:1].upper() + why[1:] for why in whys)
 
     @property
     def asks_cluster(self) -> bool:
@@ -76,6 +81,11 @@ class Check:
     def workloads(self) -> tuple[str, ...]:
         """Every program it runs in pods, each once."""
         return tuple(dict.fromkeys(name for case in self.cases for name in case.workloads))
+
+    @property
+    def kills(self) -> tuple[str, ...]:
+        """Every way in which it has a training killed."""
+        return tuple(name for case in self.cases for name in case.kills)
 
     @property
     def asks_nodes(self) -> bool:
@@ -127,8 +137,9 @@ def _read(file: Path) -> Check:
             item.name,
             ast.get_docstring(item) or "",
             tuple(a.arg for a in item.args.args),
-            _first_words(item, "run_workload"),
+            (*_first_words(item, "run_workload"), *[TRAINING for _ in _first_words(item, "kill_training")]),
             _first_words(item, "run_experiment"),
+            _first_words(item, "kill_training"),
         )
         for item in tree.body
         if isinstance(item, ast.FunctionDef) and item.name.startswith("test_")

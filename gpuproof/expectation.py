@@ -153,6 +153,31 @@ class ClusterExpectation:
             return None
         return self.rdma.per_node * self.rdma.rate_gbps / BITS_PER_BYTE
 
+    def hierarchical_ceiling_gb_per_s(self) -> float | None:
+        """
+        Return the bus bandwidth in GB/s of an all-reduce that adds up inside each node first; None where undefined.
+
+        N (n-1)/(k-1) for k nodes of g GPUs, n = g k, N a GPU's share of its node's NICs: what crosses the NICs is 2
+        (k-1)/k of each GPU's part. Above the ring's, and on few nodes above what NVLink inside a node gives.
+        """
+        ring = self.ring_ceiling_gb_per_s()
+        if ring is None or self.nodes < 2:
+            return None
+        share = ring / self.gpus_per_node
+        return share * (self.gpus_per_node * self.nodes - 1) / (self.nodes - 1)
+
+    def alltoall_ceiling_gb_per_s(self) -> float | None:
+        """
+        Return the bus bandwidth in GB/s of an all-to-all, N (n-1)/(n-g); None where undefined.
+
+        Only what stays in the node, (g-1) of (n-1) parts, does not cross a GPU's share N of the NICs.
+        """
+        ring = self.ring_ceiling_gb_per_s()
+        if ring is None or self.nodes < 2:
+            return None
+        ranks = self.gpus_per_node * self.nodes
+        return ring / self.gpus_per_node * (ranks - 1) / (ranks - self.gpus_per_node)
+
 
 @dataclass(frozen=True)
 class Storage:

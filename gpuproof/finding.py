@@ -139,6 +139,10 @@ def _reference(of: Reference, limit: Limit, context: Context) -> float | None:
     match of:
         case Reference.RING_CEILING:
             return context.cluster.ring_ceiling_gb_per_s()
+        case Reference.HIERARCHICAL_CEILING:
+            return context.cluster.hierarchical_ceiling_gb_per_s()
+        case Reference.ALLTOALL_CEILING:
+            return context.cluster.alltoall_ceiling_gb_per_s()
         case Reference.FLEET_MEDIAN:
             return context.fleet.get(limit.id)
         case Reference.BASELINE:

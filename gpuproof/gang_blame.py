@@ -29,9 +29,14 @@ def floor_of(
                 case AtLeast(value):
                     found.append(value)
                 case MinFraction(fraction, Reference.RING_CEILING):
-                    ceiling = cluster.ring_ceiling_gb_per_s()
-                    found += [fraction * ceiling] if ceiling is not None else []
+                    found += _share(fraction, cluster.ring_ceiling_gb_per_s())
+                case MinFraction(fraction, Reference.HIERARCHICAL_CEILING):
+                    found += _share(fraction, cluster.hierarchical_ceiling_gb_per_s())
     return max(found, default=None)
+
+
+def _share(fraction: float, ceiling: float | None) -> list[float]:
+    return [] if ceiling is None else [fraction * ceiling]
 
 
 def floors(whole: float, alone: float | None) -> Floors:

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from gpuproof.expectation import Scalar
 from gpuproof.gang_blame import floor_of, floors
 from gpuproof.gang_params import STAGES, Params, read_params
-from gpuproof.gang_session import AGENT, GangRequest
+from gpuproof.gang_pods import AGENT
+from gpuproof.gang_session import GangRequest
 from gpuproof.gang_suite import SuiteRequest
 from gpuproof.inventory import Node
 from gpuproof.localisation import Floors

@@ -94,6 +94,17 @@ def _spread(rates: Sequence[float]) -> float:
     return (max(rates) - min(rates)) / middle if math.isfinite(middle) and middle > 0 else math.nan
 
 
+def node_spread(groups: Sequence[tuple[GroupPart, Asked]], size: int) -> tuple[Sample, ...]:
+    """How far nodes alike are apart, alone, at one size: largest less smallest busbw over the median; two at least."""
+    rates = [
+        statistics.median(busbw(timed, asked.ranks))
+        for part, asked in groups
+        for timed in part.results
+        if (timed.collective, timed.bytes) == ("all_reduce", size)
+    ]
+    return (Sample("node_spread", _spread(rates), "1"),) if len(rates) > 1 else ()
+
+
 def outcome_text(part: GroupPart, asked: Asked) -> str:
     """`measured`, or in words what happened instead, where, and how far the ranks came."""
     if part.outcome == MEASURED:

@@ -1,53 +1,34 @@
-"""One gang on a cluster: brought up whole or given up with who is missing and why, ordered about, and let go.
+"""One gang on a cluster, ordered about: who leads, what is asked, and what its lines say came of it.
 
-Owns the Job, the watches, the leader's line stream and the change of the leader. It must not know a limit or what an
-experiment is for. Requests do not grow with the nodes: the objects, three watches, one annotation an order.
+Owns orders, the leader's line stream, and the change of the leader. It must not know a limit or what an experiment is
+for. Requests do not grow with the nodes: one annotation an order, beside what its pods cost.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 import queue
 import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from gpuproof.cluster import raw
-from gpuproof.cluster.port import (
-    CONFIG_MAPS,
-    EVENTS,
-    JOBS,
-    NODES,
-    PODS,
-    SECRETS,
-    SERVICES,
-    Cluster,
-    ClusterError,
-)
+from gpuproof.cluster.port import PODS, Cluster, ClusterError
 from gpuproof.failure import JobFailure, Reason
-from gpuproof.feeds import Feeds, SeeingClock
+from gpuproof.gang_pods import GangPods, Member
 from gpuproof.gang_wire import GroupLine, GroupPart, Hello
 from gpuproof.inventory import Inventory
 from gpuproof.line_stream import LineStream, LineStreamError
-from gpuproof.manifests import MEASURE, ORDER_ANNOTATION, SWEEP_LABEL, Renderer, SweepJob, shorter_selection
-from gpuproof.node_board import NodeBoard
-from gpuproof.pod_shape import PodShape
-from gpuproof.sweep import SweepState
+from gpuproof.manifests import MEASURE, ORDER_ANNOTATION, Renderer
 from gpuproof.visits import SweepRequest
 from workloads.gang_wire import sign_order
 
-NAME = "gang"
-AGENT = "gang_agent"
-SHAPE = PodShape(rdma=True)
 _Said = TypeVar("_Said", Hello, GroupLine)
 _TICK_S = 0.1
-_MARGIN_S = 300
 _SILENT_S = 30.0
 """The leader says a word every five seconds: after so long without one it is lost."""
 _REASSEMBLE_S = 10.0
@@ -65,9 +46,9 @@ class GangRequest:
 
 @dataclass(frozen=True)
 class Assembly:
-    """Who came: pod and index by node; and why each of the others did not."""
+    """Who came, and why each of the others did not."""
 
-    members: Mapping[str, tuple[str, int]]
+    members: Mapping[str, Member]
     missing: Mapping[str, JobFailure]
 
     @property
@@ -84,23 +65,6 @@ class Order:
     ranks_per_node: int
     timeout_s: float
     params: Mapping[str, Any]
-
-
-def gang_job(request: SweepRequest) -> SweepJob:
-    """The Job of a gang of all candidates, wherever in the pool they are."""
-    count = len(request.candidates)
-    return SweepJob(
-        name=NAME,
-        sweep=NAME,
-        check=request.check,
-        workload=AGENT,
-        pods=count,
-        gpus=request.gpus_per_pod,
-        world_size=count * request.gpus_per_pod,
-        active_deadline_s=math.ceil(request.deadlines.run_s) + _MARGIN_S,
-        params={"hosts": [f"{NAME}-{index}.{NAME}" for index in range(count)]},
-        shape=SHAPE,
-    )
 
 
 class GangError(Exception):
@@ -121,124 +85,37 @@ class GangSession:
     request: GangRequest
     stop: threading.Event
     clock: Callable[[], float] = time.monotonic
-    lost: dict[str, JobFailure] = field(default_factory=dict)
-    """Nodes that were there and are no longer, and why."""
     refused: list[str] = field(default_factory=list)
-    """Orders and calls that the pods did not obey: nobody of ours gave them."""
+    """Orders that the leader did not obey: nobody of ours gave them, or it had had them."""
 
     def __post_init__(self) -> None:
-        self.name = NAME
-        self._secret = secrets.token_hex(32)
-        self._feeds = Feeds()
-        self._seen = SeeingClock(self.clock, lambda: self._feeds.blind)
-        self._board = NodeBoard(
-            self.inventory, gpu_resource=self.renderer.gpu_resource, not_ready_grace_s=10.0, now=self._seen.now
-        )
-        self._members: dict[str, tuple[str, int]] = {}
+        request = self.request.sweep
+        self.pods = GangPods(self.cluster, self.renderer, self.inventory, request, self.stop, self.clock)
+        self._key = secrets.token_hex(32)
+        self._members: dict[str, Member] = {}
         self._hellos: dict[str, Hello] = {}
-        self._state: SweepState | None = None
         self._leader = ""
         self._epoch = 0
         self._numbers = itertools.count(1)
         self._stream: LineStream | None = None
         self._lines: queue.SimpleQueue[dict[str, Any] | LineStreamError | None] = queue.SimpleQueue()
-        self._made: list[tuple[Any, str]] = []
 
-    # -- coming together -----------------------------------------------------------------------------------------------
+    @property
+    def lost(self) -> dict[str, JobFailure]:
+        """Nodes that did not come or are no longer there, and why."""
+        return self.pods.lost
 
     def assemble(self, *, though_not_whole: bool = True) -> Assembly:
         """Bring the gang up. Never raises for what the cluster does: that is why nodes are missing.
 
         Nobody is ordered to lead where somebody is missing, unless `though_not_whole`.
         """
-        request = self.request.sweep
-        job = self._job()
-        secret, service, manifest = self.renderer.gang(job, self._secret)
-        tolerations = raw.objects(manifest, "spec", "template", "spec", "tolerations")
-        # The scheduling deadline bounds how long the nodes that came wait for the others; a running pod is no answer.
-        patient = replace(request.deadlines, running_s=math.inf)
-        self._state = SweepState(
-            replace(request, deadlines=patient), self._board, run_id=self.renderer.run_id, tolerations=tolerations
-        )
-        try:
-            self._make(SECRETS, secret)
-            self._make(SERVICES, service)
-            self._make(CONFIG_MAPS, self.renderer.sources(AGENT))
-            self._watch()
-            self._make(JOBS, manifest)
-        except ClusterError as error:
-            self._state.give_up(JobFailure(error.reason, f"the gang's objects were refused: {error.message}"))
-        else:
-            self._state.job_started(self.name, len(request.candidates), self._seen.now)
-            self._wait_for_pods()
+        self._members = self.pods.bring_up(self._key)
         self._refuse_interrupted()
-        missing = self._missing()
-        self._members = {node: pod for node, pod in self._state.running.items() if node not in missing}
-        for node in request.candidates:
-            if node not in self._members:
-                missing.setdefault(node, JobFailure(Reason.NEVER_STARTED, "its pod of the gang does not run"))
+        missing = dict(self.lost)
         if self._members and (though_not_whole or not missing):
             missing |= self._lead(self.request.assemble_timeout_s)
         return Assembly(dict(self._members), missing)
-
-    def _make(self, kind: Any, manifest: Mapping[str, Any]) -> None:
-        self._made.append((kind, raw.text(manifest, "metadata", "name")))
-        self.cluster.create(kind, manifest, namespace=self.renderer.namespace)
-
-    def _job(self) -> SweepJob:
-        request = self.request.sweep
-        pool = [node.hostname for node in self.inventory.in_pool(self.renderer.pool)]
-        only, exclude = shorter_selection(pool, [self._board.hostname(node) for node in request.candidates])
-        return replace(gang_job(request), only=only, exclude=exclude)
-
-    def _watch(self) -> None:
-        namespace, pool = self.renderer.namespace, self.renderer.pool
-        self._feeds.open(
-            PODS.plural,
-            self.cluster.watch(PODS, namespace=namespace, label_selector=f"{SWEEP_LABEL}={self.name}"),
-        )
-        self._feeds.open(EVENTS.plural, self.cluster.watch(EVENTS, namespace=namespace, field_selector="type=Warning"))
-        nodes = self.cluster.watch(
-            NODES,
-            label_selector=",".join(f"{key}={value}" for key, value in sorted(pool.items())),
-            resource_version=self.inventory.resource_version,
-            known=[("", node.name) for node in self.inventory.in_pool(pool)],
-        )
-        self._feeds.open(NODES.plural, nodes)
-
-    def _wait_for_pods(self) -> None:
-        """Until of each node it is known that its pod runs, or why not; the deadlines of pods bound it."""
-        assert self._state is not None
-        while not self.stop.is_set():
-            self._listen(_TICK_S)
-            if self._state.tick(self._seen.read()):
-                self._state.tick(self._seen.now, sure=not self._feeds.blind)
-            self._missing()
-            if set(self._state.running) >= set(self._state.open_nodes):
-                return
-
-    def _missing(self) -> dict[str, JobFailure]:
-        assert self._state is not None
-        for result in self._state.drain():
-            failure = getattr(result, "failure", None)
-            self.lost[result.node] = failure or JobFailure(
-                Reason.NONZERO_EXIT, "the agent has ended before its time; read its log"
-            )
-        return dict(self.lost)
-
-    def _listen(self, seconds: float) -> None:
-        """Take in what the watches bring."""
-        assert self._state is not None
-        for kind, event in self._feeds.wait(seconds):
-            now = self._seen.read()
-            if isinstance(event, ClusterError):
-                self._state.give_up(JobFailure(event.reason, f"the watch on {kind} failed: {event.message}"))
-            elif kind == PODS.plural:
-                self._state.on_pod(event, now)
-            elif kind == EVENTS.plural:
-                self._state.on_event(event, now)
-            else:
-                self._state.on_node(event, now)
 
     # -- leading -------------------------------------------------------------------------------------------------------
 
@@ -255,13 +132,13 @@ class GangSession:
                 self._lose_leader(error)
 
     def _in_order(self) -> list[str]:
-        return sorted(self._members, key=lambda node: self._members[node][1])
+        return sorted(self._members, key=lambda node: self._members[node].index)
 
     def _follow(self, node: str) -> None:
         self._unfollow()
         self._leader, self._epoch = node, self._epoch + 1
         self._lines = queue.SimpleQueue()
-        self._stream = LineStream(self.cluster, self.renderer.namespace, self._members[node][0], MEASURE)
+        self._stream = LineStream(self.cluster, self.renderer.namespace, self._members[node].pod, MEASURE)
         threading.Thread(target=_pump, args=(self._stream, self._lines), name="gang-lines", daemon=True).start()
 
     def _unfollow(self) -> None:
@@ -270,9 +147,9 @@ class GangSession:
             self._stream = None
 
     def _call_together(self, deadline_s: float) -> dict[str, JobFailure]:
-        indexes = [self._members[node][1] for node in self._in_order() if node not in self.lost]
+        indexes = [self._members[node].index for node in self._in_order() if node not in self.lost]
         number = self._order("assemble", {"indexes": indexes, "deadline_s": deadline_s})
-        by_index = {index: node for node, (_, index) in self._members.items()}
+        by_index = {member.index: node for node, member in self._members.items()}
         until = self.clock() + deadline_s + _ORDER_GRACE_S
         while True:
             line = self._next(until)
@@ -289,8 +166,8 @@ class GangSession:
     def _order(self, kind: str, content: Mapping[str, Any]) -> int:
         number = next(self._numbers)
         order = {**content, "run": self.renderer.run_id, "epoch": self._epoch, "number": number, "kind": kind}
-        text = sign_order(self._secret.encode("ascii"), order)
-        pod = self._members[self._leader][0]
+        text = sign_order(self._key.encode("ascii"), order)
+        pod = self._members[self._leader].pod
         try:
             self.cluster.annotate(PODS, pod, {ORDER_ANNOTATION: text}, namespace=self.renderer.namespace)
         except ClusterError as error:
@@ -301,7 +178,6 @@ class GangSession:
 
     def _next(self, until: float) -> dict[str, Any]:
         """The leader's next line; what the watches say meanwhile is taken in."""
-        assert self._state is not None
         heard = self.clock()
         while True:
             try:
@@ -320,12 +196,9 @@ class GangSession:
                 return line
 
     def _look_after_the_leader(self, heard: float, until: float) -> None:
-        assert self._state is not None
         self._refuse_interrupted()
-        self._listen(0.0)
-        if self._state.tick(self._seen.read()):
-            self._state.tick(self._seen.now, sure=not self._feeds.blind)
-        if self._leader in self._missing():
+        self.pods.listen(0.0)
+        if self._leader in self.lost:
             raise _LeaderLostError(self.lost[self._leader])
         now = self.clock()
         if now - heard > _SILENT_S or now > until:
@@ -339,10 +212,9 @@ class GangSession:
 
     def _lose_leader(self, error: _LeaderLostError) -> None:
         """The next index leads; what the API says of the lost one is worth more than a broken stream."""
-        self._listen(0.0)
-        known = self._missing().get(self._leader)
+        self.pods.listen(0.0)
         said = f"{self._leader} led the gang and was lost: {error.failure.message}"
-        self.lost[self._leader] = known or JobFailure(error.failure.reason, said, error.failure.evidence)
+        self.lost.setdefault(self._leader, JobFailure(error.failure.reason, said, error.failure.evidence))
 
     # -- experiments ---------------------------------------------------------------------------------------------------
 
@@ -366,7 +238,7 @@ class GangSession:
                     self.lost.setdefault(node, failure)
 
     def _run(self, order: Order) -> tuple[GroupPart, ...]:
-        groups = [[self._members[node][1] for node in group] for group in order.groups]
+        groups = [[self._members[node].index for node in group] for group in order.groups]
         content = {
             **order.params,
             "groups": groups,
@@ -393,32 +265,18 @@ class GangSession:
 
     def pod(self, node: str) -> str:
         """The node's pod."""
-        return self._members[node][0]
+        return self._members[node].pod
 
     def index(self, node: str) -> int:
         """The node's pod's index."""
-        return self._members[node][1]
-
-    def granted(self) -> dict[str, Mapping[str, Any]]:
-        """The resource limits of each node's pod, by node, as the API server has them now; raises `ClusterError`."""
-        listing = self.cluster.list_objects(
-            PODS, namespace=self.renderer.namespace, label_selector=f"{SWEEP_LABEL}={self.name}"
-        )
-        return {raw.text(pod, "spec", "nodeName"): _limits(pod, MEASURE) for pod in listing.items}
+        return self._members[node].index
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let the GPUs go: the pods end with their Job. Raises nothing of the cluster's."""
+        """Let the GPUs go. Raises nothing of the cluster's."""
         self._unfollow()
-        self._feeds.close()
-        for kind, name in reversed(self._made):
-            if kind is JOBS:
-                try:
-                    self.cluster.delete(kind, name, namespace=self.renderer.namespace)
-                except ClusterError:
-                    continue  # the namespace's end takes it along
-        self._feeds.join()
+        self.pods.close()
 
 
 class _LeaderLostError(Exception):
@@ -454,8 +312,3 @@ def _unreached(kind: str, why: str) -> JobFailure:
         return JobFailure(Reason.NONZERO_EXIT, f"the pod runs, and no rank can be started in it: {why}; mend the image")
     said = f"the pod runs, but the gang's leader does not reach the agent in it: {why}"
     return JobFailure(Reason.NODE_LOST, f"{said}; look at the pod network between the nodes")
-
-
-def _limits(pod: Mapping[str, Any], container: str) -> Mapping[str, Any]:
-    found = [one for one in raw.objects(pod, "spec", "containers") if raw.text(one, "name") == container]
-    return raw.mapping(found[0], "resources", "limits") if found else {}

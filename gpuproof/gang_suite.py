@@ -58,6 +58,7 @@ class GangSuite:
     _answered: set[tuple[str, str]] = field(default_factory=set)
     _results: list[ExperimentResult] = field(default_factory=list)
     _whole: tuple[GroupPart, Asked] | None = None
+    _spread: tuple[Sample, ...] = ()
 
     def run(self) -> None:
         """Everything that is asked; the session is closed, and its GPUs are free, when it returns."""
@@ -156,13 +157,14 @@ class GangSuite:
             (node,) = asked.nodes.values()
             extra = _renamed(off[place]) if off else ()
             self._answer("alone", node, self._measured(part, asked, node, extra))
+        self._spread = gang_results.node_spread(groups, params.main)
         experiment = Experiment(Stage.ALONE, tuple((node,) for node in present), "asked by a check of its own")
         self._results.append(self._for_planner(experiment, groups, "all_reduce", params.main))
 
     def _all_together(self, params: Params) -> None:
         ((part, asked),) = self._experiment([self.nodes], params)
         self._whole = (part, asked)
-        self._answer("whole", CLUSTER, self._measured(part, asked))
+        self._answer("whole", CLUSTER, self._measured(part, asked, extra=self._spread))
         experiment = Experiment(Stage.WHOLE, (tuple(self.nodes),), "asked by a check of its own")
         self._results.append(self._for_planner(experiment, [(part, asked)], "all_reduce", params.main))
 
@@ -191,7 +193,7 @@ class GangSuite:
         for pairs in rounds_of_pairs(list(self.nodes), params.partners):
             rounds += self._experiment(pairs, params)
         try:
-            granted = self.session.granted()
+            granted = self.session.pods.granted()
         except ClusterError as error:
             raise GangError(JobFailure(error.reason, f"the gang's pods cannot be listed: {error.message}")) from error
         resource = self.request.rdma_resource or ""

@@ -12,7 +12,7 @@ from gpuproof import gang_results
 from gpuproof.failure import JobFailure
 from gpuproof.gang_params import Params
 from gpuproof.gang_results import Asked
-from gpuproof.gang_wire import GroupPart, NodePart
+from gpuproof.gang_wire import GroupPart, NcclLog, NodePart
 from gpuproof.suite import Answer
 from workloads.contract import Fact, Sample
 
@@ -41,6 +41,9 @@ def witnesses(
     if not good:
         if lost is not None:
             return lost
+        refused = next((why for part, asked, _ in mine if (why := gang_results.refusal(part, asked))), None)
+        if refused is not None:
+            return refused
         said = "; ".join(gang_results.outcome_text(part, asked) for part, asked, _ in mine) or "it had no partner"
         return gang_results.plain(run_id, world_size=0, hosts=0, node=node, facts={"outcome": said})
     part, asked, index = max(good, key=lambda one: one[0].nodes[one[2]].rdma.sent_bytes)
@@ -83,13 +86,16 @@ def _log_samples(one: NodePart) -> list[Sample]:
     log = one.nccl
     if log is None:
         return []
-    ways = log.ranks_by_way
-    found = [Sample("nccl_ranks_read", float(log.ranks), "count")]
-    for direction, word in (("send", "sending"), ("receive", "receiving")):
-        direct = sum(ranks for way, ranks in ways.items() if way == f"{direction} NET/IB/GDRDMA")
-        other = sum(ranks for way, ranks in ways.items() if way.startswith(f"{direction} NET/Socket"))
-        found += [
-            Sample(f"nccl_ranks_{word}_gdr", float(direct), "count"),
-            Sample(f"nccl_ranks_{word}_socket", float(other), "count"),
-        ]
-    return found
+    counts = {
+        "nccl_ranks_read": log.ranks,
+        "nccl_ranks_sending_gdr": _ranks(log, "send NET/IB/GDRDMA"),
+        "nccl_ranks_sending_socket": _ranks(log, "send NET/Socket"),
+        "nccl_ranks_receiving_gdr": _ranks(log, "receive NET/IB/GDRDMA"),
+        "nccl_ranks_receiving_socket": _ranks(log, "receive NET/Socket"),
+    }
+    return [Sample(name, float(count), "count") for name, count in counts.items()]
+
+
+def _ranks(log: NcclLog, way: str) -> int:
+    """Ranks with a channel that goes this way; no rank is counted twice, as NCCL names a way in one form."""
+    return log.ranks_by_way.get(way, 0)

@@ -53,6 +53,8 @@ class Reference(StrEnum):
     """What a relative bound is a fraction of."""
 
     RING_CEILING = "ring_ceiling"
+    HIERARCHICAL_CEILING = "hierarchical_ceiling"
+    ALLTOALL_CEILING = "alltoall_ceiling"
     FLEET_MEDIAN = "fleet_median"
     BASELINE = "baseline"
     NODE_BEST = "node_best"

@@ -99,6 +99,26 @@ class SweepJob:
 
 
 @dataclass(frozen=True)
+class TrainingJob:
+    """One Indexed Job whose pods are replaced when they are lost, and the Service that names them.
+
+    `excluded` are values of `kubernetes.io/hostname`; `restarts` is how often a rank's pod may be replaced.
+    """
+
+    name: str
+    check: str
+    workload: str
+    pods: int
+    gpus: int
+    restarts: int
+    grace_s: int
+    active_deadline_s: int
+    params: Mapping[str, Any] = field(default_factory=dict)
+    excluded: tuple[str, ...] = ()
+    shape: PodShape = WHOLE_NODE
+
+
+@dataclass(frozen=True)
 class Renderer:
     """Renders for one run in one namespace; `pool` is the label selector of the profile's scope."""
 
@@ -183,6 +203,35 @@ class Renderer:
         rendered["spec"]["template"] = self._patched(template)
         return rendered
 
+    def training(self, job: TrainingJob) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The Service and the Job of a training, with the profile's patch merged into its pod template."""
+        labels = {**self._labels(), CHECK_LABEL: job.check, JOB_LABEL: job.name}
+        service = _render("training_service.yaml.j2", name=job.name, labels=labels, selector={JOB_LABEL: job.name})
+        rendered = _render(
+            "training.yaml.j2",
+            name=job.name,
+            labels=labels,
+            run_id=self.run_id,
+            check=job.check,
+            pods=job.pods,
+            restarts=job.restarts,
+            grace_s=job.grace_s,
+            active_deadline_s=job.active_deadline_s,
+            ttl_s=TTL_AFTER_FINISHED_S,
+            pool=dict(self.pool),
+            excluded=list(job.excluded),
+            gpu_resource=self.gpu_resource,
+            limits=self._limits(job),
+            claims=[{"name": name, "claim": claim_name(name)} for name in job.shape.claims],
+            image=self.pod.image,
+            python=self.pod.python,
+            start=escape(_START.format(module=f"workloads.{job.workload}")),
+            params=escape(json.dumps(dict(job.params), sort_keys=True, separators=(",", ":"))),
+            sources=sources_name(job.workload),
+        )
+        rendered["spec"]["template"] = self._patched(rendered["spec"]["template"])
+        return service, rendered
+
     def gang(self, job: SweepJob, secret: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """The Secret with the run's key, the headless Service that names the pods, and the Job, for a gang.
 
@@ -200,7 +249,7 @@ class Renderer:
         rendered["spec"]["template"] = patch_template(rendered["spec"]["template"], made["template"])
         return made["secret"], made["service"], rendered
 
-    def _limits(self, job: SweepJob) -> dict[str, str]:
+    def _limits(self, job: SweepJob | TrainingJob) -> dict[str, str]:
         limits = {self.gpu_resource: str(job.gpus)} if job.gpus else {}
         if job.shape.rdma and self.rdma is not None:
             limits |= rdma_attachment.limits(self.rdma)

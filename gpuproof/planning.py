@@ -19,7 +19,7 @@ from gpuproof.cluster.port import NODES, ClusterError
 from gpuproof.describe import bound
 from gpuproof.expectation import State
 from gpuproof.gang_params import read_params
-from gpuproof.gang_session import AGENT, gang_job
+from gpuproof.gang_pods import AGENT, gang_job
 from gpuproof.inventory import read_inventory
 from gpuproof.launch import LaunchError, Options, reach, read, release
 from gpuproof.limits import Limit
@@ -28,9 +28,13 @@ from gpuproof.plan import Plan, judge_coverage, make_plan, scope_labels
 from gpuproof.pod_shape import read_shape
 from gpuproof.profile import Profile
 from gpuproof.run import Setting, renderer, today
+from gpuproof.run_trainings import training_setup
+from gpuproof.trainings import sample_job
 from gpuproof.visits import SweepRequest
 
 SECONDS_A_MINUTE = 60
+_AT_THE_RUN = b"objects of [dataset], their sizes and sha256, and addresses that are signed when a run begins"
+"""In the place of a Secret's content: a plan signs nothing and shows no credential."""
 _EXPERIMENTS = 2
 """So many of its experiments a check of the gang has at least; a localisation has more, and only where it must."""
 
@@ -109,6 +113,9 @@ def _cost_table(checks: Sequence[Check], profile: Profile, plan: Plan, folders: 
         subjects = sum(subject.check == check.name for subject in plan.subjects)
         runs = profile.checks[check.name].state is not State.NOT_APPLICABLE
         present = sum(not node.missing for node in plan.nodes)
+        if check.kills:
+            table.add_row(check.name, *_training_cost(check, profile, folders, longest_s))
+            continue
         pods = len(check.workloads) * present if runs else 0
         if runs and check.experiments:
             # One gang for all that ask for experiments: it is counted where it is first asked for.
@@ -123,6 +130,15 @@ def _cost_table(checks: Sequence[Check], profile: Profile, plan: Plan, folders: 
         state = str(profile.checks[check.name].state)
         table.add_row(check.name, state, str(subjects), str(pods), f"{minutes:.0f}")
     return table
+
+
+def _training_cost(check: Check, profile: Profile, folders: Sequence[Path], longest_s: float) -> tuple[str, ...]:
+    """Of one kill: the pods of one training for as long as it may take to start or to come back."""
+    state = profile.checks[check.name].state
+    setup = training_setup(profile, {}, folders)
+    pods = setup.shape.pods if state is not State.NOT_APPLICABLE else 0
+    seconds = max(longest_s, setup.shape.recover_within_s)
+    return str(state), "1", str(pods), f"{pods * setup.gpus * seconds / SECONDS_A_MINUTE:.0f}"
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -170,7 +186,13 @@ def _print_manifests(checks: Sequence[Check], profile: Profile, plan: Plan, fold
             wanted = [name for name in read_shape(workload, folders).claims if name not in claims]
             documents += [made.claim(name) for name in wanted]
             claims.update(wanted)
-            documents += [made.sources(workload), _sweep(made, check, workload, profile, plan)]
+            if read_shape(workload, folders).dataset and profile.dataset is not None:
+                documents.append(made.dataset(_AT_THE_RUN))
+            documents.append(made.sources(workload))
+            if check.kills:
+                documents += made.training(sample_job(training_setup(profile, {}, folders)))
+            else:
+                documents.append(_sweep(made, check, workload, profile, plan))
     yaml.dump_all(documents, sys.stdout, Dumper=_Readable, sort_keys=False, width=120, allow_unicode=True)
 
 

@@ -23,6 +23,7 @@ from gpuproof.suite import (
     FollowLoad,
     GangSubject,
     Hold,
+    KillTraining,
     NodeSubject,
     Observe,
     ReadExporter,
@@ -30,6 +31,7 @@ from gpuproof.suite import (
     RunExperiment,
     RunWorkload,
     Subject,
+    TryClaims,
 )
 from gpuproof.verdict import Judgement, Verdict
 
@@ -251,6 +253,18 @@ def run_workload(request: pytest.FixtureRequest) -> RunWorkload:
 
 
 @pytest.fixture
+def try_claims(request: pytest.FixtureRequest) -> TryClaims:
+    """Make, bind, look at and delete a claim on each storage of the profile."""
+    run = _launched(request.config).run
+    check, _ = _identity(request.node)
+
+    def ask(subject: ClusterSubject) -> Answer:
+        return run.try_claims(check, subject)
+
+    return ask
+
+
+@pytest.fixture
 def run_experiment(request: pytest.FixtureRequest) -> RunExperiment:
     """Have the gang do something, once for all subjects of this check, and wait for one of them."""
     run = _launched(request.config).run
@@ -258,6 +272,18 @@ def run_experiment(request: pytest.FixtureRequest) -> RunExperiment:
 
     def ask(name: str, subject: Subject) -> Answer:
         return run.ask_gang(check, name, subject)
+
+    return ask
+
+
+@pytest.fixture
+def kill_training(request: pytest.FixtureRequest) -> KillTraining:
+    """Kill the run's training in this way and wait for what comes back."""
+    run = _launched(request.config).run
+    check, _ = _identity(request.node)
+
+    def ask(how: str, subject: ClusterSubject) -> Answer:
+        return run.kill_training(check, how, subject)
 
     return ask
 

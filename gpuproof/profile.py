@@ -147,7 +147,7 @@ def _read_then(limit: Limit, then: Mapping[str, str]) -> Limit:
 def _checked(chain: Chain, path: Path, known_checks: Mapping[str, Asks], today: dt.date) -> Profile:
     for source, file in chain:
         refuse_unknown_checks(source, file, known_checks)
-        refuse_duplicates(file.limit, source)
+        refuse_duplicates(file.each_limit, source)
         for index, limit in enumerate(file.limit):
             _refuse_missing_evidence(source, index, limit)
     top, top_file = chain[-1]

@@ -80,10 +80,10 @@ def read_limit(table: LimitTable, source: Source, index: int, cluster: ClusterEx
     )
 
 
-def refuse_duplicates(tables: Sequence[LimitTable], source: Source) -> None:
+def refuse_duplicates(tables: Sequence[tuple[int, LimitTable]], source: Source) -> None:
     """Refuse two limits of one file that speak about the same number with the same severity and kind of bound."""
     seen: dict[tuple[Any, ...], int] = {}
-    for index, table in enumerate(tables):
+    for index, table in tables:
         key = (*limit_key(table), table.severity, table.of)
         if key in seen:
             raise source.error(
@@ -259,7 +259,7 @@ class _LimitReader:
         top, example = (1.0, "0.75 for 75 %") if name == "min_fraction" else (MAX_FRACTION, "1.1 for +10 %")
         if not 0 < value <= top:
             raise self.error(name, f"a number above 0 and up to {top:g}", describe(value), f"write {example}")
-        if of == "ring_ceiling":
+        if of.endswith("_ceiling"):
             self._refuse_ring(cluster)
         if of == "node_best":
             self._refuse_node_best(name, cluster)

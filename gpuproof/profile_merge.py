@@ -56,7 +56,7 @@ def _absent(top: Source, loc: Loc, what: str) -> ProfileError:
 def refuse_unknown_checks(source: Source, file: ProfileFile, known: Collection[str]) -> None:
     """Refuse a check that does not exist, wherever the file names it."""
     named: list[tuple[Loc, str]] = [(("checks", check), check) for check in file.checks]
-    named += [(("limit", index, "check"), limit.check) for index, limit in enumerate(file.limit)]
+    named += [(("limit", index, "check"), limit.check) for index, limit in file.each_limit]
     named += [(("waiver", index, "check"), waiver.check) for index, waiver in enumerate(file.waiver)]
     named += [(("workload", check), check) for check in file.workload]
     for loc, check in named:
@@ -156,7 +156,7 @@ def merge_limits(
     kept: dict[LimitKey, list[Limit]] = {}
     for position, (source, file) in enumerate(chain):
         read: dict[LimitKey, list[Limit]] = {}
-        for index, table in enumerate(file.limit):
+        for index, table in file.each_limit:
             state = checks[table.check].state
             if state is State.NOT_APPLICABLE:
                 if position >= origins[table.check]:

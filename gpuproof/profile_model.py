@@ -189,6 +189,8 @@ class LimitTable(Table):
     """One `[[limit]]`."""
 
     check: Word
+    also: list[Word] = []
+    """Further checks that the same limit holds for."""
     metric: Word | None = None
     fact: Word | None = None
     unit: Word | None = None
@@ -206,7 +208,10 @@ class LimitTable(Table):
     min_version: Annotated[dict[str, Word], Field(min_length=1)] | None = None
     by: Word | None = None
     whole_gpu: Literal[True] | None = None
-    of: Literal["ring_ceiling", "fleet_median", "baseline", "node_best"] | None = None
+    of: (
+        Literal["ring_ceiling", "hierarchical_ceiling", "alltoall_ceiling", "fleet_median", "baseline", "node_best"]
+        | None
+    ) = None
     severity: Literal["fail", "warn", "record_only"]
     provenance: ProvenanceTable
 
@@ -340,6 +345,15 @@ class ProfileFile(Table):
     workload: dict[str, dict[str, Parameter]] = {}
     deadlines: DeadlinesTable = DeadlinesTable()
     telemetry: TelemetryTable | None = None
+
+    @property
+    def each_limit(self) -> list[tuple[int, LimitTable]]:
+        """Every limit once for each check that it holds for, with its place in the file."""
+        return [
+            (index, table.model_copy(update={"check": check}))
+            for index, table in enumerate(self.limit)
+            for check in (table.check, *table.also)
+        ]
 
 
 TABLES: dict[str, type[Table]] = {

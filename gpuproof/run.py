@@ -14,7 +14,8 @@ from pathlib import Path
 
 from gpuproof import __version__, final_look, gang_requests
 from gpuproof.baseline import Baseline
-from gpuproof.catalogue import Check
+from gpuproof.catalogue import TRAINING, Check
+from gpuproof.claim_trial import ClaimTrial
 from gpuproof.cluster import raw
 from gpuproof.cluster.port import NAMESPACES, NODES, PODS, Cluster, ClusterError
 from gpuproof.conclusion import conclude
@@ -24,13 +25,14 @@ from gpuproof.expectation import CoverShare, State
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.finding import Context
 from gpuproof.fleet import fleet_medians, seen_values
+from gpuproof.gang_pods import NAME as GANG
 from gpuproof.gang_results import WORKLOAD as GANG_WORKLOAD
 from gpuproof.gang_session import GangSession
 from gpuproof.gang_suite import GangSuite
 from gpuproof.gangs import Gang
 from gpuproof.inventory import Inventory, Node, gpus_in_use, read_inventory
 from gpuproof.jobs import NotVisited, OnResult, RunNamespace, StartedJob, Sweeper, SweepRequest, Timings, Visited
-from gpuproof.manifests import WORKLOADS, PodSettings, Renderer
+from gpuproof.manifests import WORKLOADS, PodSettings, Renderer, TrainingJob
 from gpuproof.observation import LABEL_FACT, RDMA_OFFER, observe_cluster, observe_node
 from gpuproof.plan import Plan, judge_coverage, make_plan, scope_labels
 from gpuproof.pod_shape import read_shape
@@ -39,9 +41,11 @@ from gpuproof.rdma_attachment import unnamed
 from gpuproof.record import Recorder
 from gpuproof.resume import Circumstances, Earlier
 from gpuproof.run_record import FINAL_LOOK, RunRecord
+from gpuproof.run_trainings import begin_trainings, training_setup
 from gpuproof.suite import Answer, ClusterSubject, NodeSubject, Subject
 from gpuproof.sweeps import Sweep
 from gpuproof.telemetry.observer import Observer
+from gpuproof.trainings import Trainings
 from gpuproof.verdict import BLOCKED, NOTHING_JUDGED, Judgement, Verdict, blocked, judge_failure
 from workloads.contract import Measurement
 
@@ -105,6 +109,7 @@ class Run:
         )
         self._one_sweep = threading.Lock()
         self._sweeper: Sweeper | None = None
+        self._trainings: Trainings | None = None
         self._running: SweepRequest | None = None
         self._inventory = Inventory({})
         self._version = self._uid = ""
@@ -290,6 +295,41 @@ class Run:
             sweep.wait()
         return self._hand_out(check, subject, sweep.answer(subject.name))
 
+    def kill_training(self, check: str, how: str, subject: ClusterSubject) -> Answer:
+        """Have the run's training killed in this way; everything this run will ask for is one training's fate."""
+        try:
+            with self._one_sweep:
+                self._in_namespace()
+                if self._trainings is None:
+                    self._trainings = self._begin_trainings()
+                answer = self._trainings.answer(how)
+        except ClusterError as error:
+            answer = JobFailure(error.reason, error.message)
+        if isinstance(answer, JobFailure):
+            self.record.failed(check, TRAINING, subject.name, None, answer)
+        else:
+            nothing = Timings(0.0, 0.0, 0.0)
+            self.record.measured(check, TRAINING, Visited(subject.name, answer.pod, -1, answer, nothing))
+        story = self._trainings.evidence.get(how) if self._trainings is not None else None
+        if story:
+            self.record.log(check, subject.name, story)
+        return self._hand_out(check, subject, answer)
+
+    def _begin_trainings(self) -> Trainings:
+        setup = training_setup(self.setting.profile, self._nodes, self.setting.folders)
+        cluster = ClusterSubject().name
+
+        def pending() -> list[str]:
+            checks = [check for check in self.setting.checks if (check.name, cluster) in self.asked]
+            return [how for check in checks if self.settled(check.name, cluster) is None for how in check.kills]
+
+        def started(job: TrainingJob) -> None:
+            deadlines = self.setting.profile.deadlines
+            request = SweepRequest(job.check, job.workload, job.params, (), job.gpus, deadlines)
+            self.record.job(request, StartedJob(job.name, (), False), self._renderer.namespace)
+
+        return begin_trainings(self.cluster, self._renderer, setup, self.stop, pending, started)
+
     def ask_gang(self, check: str, stage: str, subject: Subject) -> Answer:
         """Have the gang do all that is asked of it, once; wait for what this stage says of this subject."""
         missing = [node for node in self.plan.nodes if node.missing]
@@ -317,7 +357,7 @@ class Run:
                 self._in_namespace()
                 inventory = self._inventory if self._sweeper is None else self._sweeper.inventory
                 session = GangSession(self.cluster, self._renderer, inventory, request, self.stop)
-                self.record.job(request.sweep, StartedJob(session.name, nodes, False), self._renderer.namespace)
+                self.record.job(request.sweep, StartedJob(GANG, nodes, False), self._renderer.namespace)
                 GangSuite(session, suite, nodes, gang.publish).run()
 
         gang.start(work, lambda stage, subject, answer: self._gang_said(stages[stage], subject, answer), _explain)
@@ -346,6 +386,16 @@ class Run:
         else:
             took = Timings(0.0, 0.0, time.monotonic() - self._began)
             self.record.measured(check, GANG_WORKLOAD, Visited(subject, answer.pod, -1, answer, took))
+
+    def try_claims(self, check: str, subject: ClusterSubject) -> Answer:
+        """What became of a claim on each storage of the profile, from its making to the end of its volume."""
+        with self._one_sweep:
+            try:
+                self._in_namespace()
+                trial = ClaimTrial(self.cluster, self._renderer, self.setting.profile.deadlines.starting_s)
+                return self._saw(check, subject, trial.run())
+            except ClusterError as error:
+                return self._saw(check, subject, JobFailure(error.reason, error.message))
 
     def read_exporter(self, check: str, subject: NodeSubject, seen: Answer) -> Answer:
         """What the node's own metrics exporter tells of the GPUs that a pod on it saw."""
@@ -526,6 +576,8 @@ class Run:
         self._telemetry.close()
         if self.setting.profile.telemetry is not None:
             self.record.gpu_time(self._telemetry.gpu_time())
+        if self._trainings is not None:
+            self._trainings.close()
         if self._namespace is not None:
             self.record.tidied(self._namespace.delete(CLEANUP_WITHIN_S))
         self._look_again()

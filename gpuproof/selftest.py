@@ -42,6 +42,7 @@ class Expectation(BaseModel):
     subject: str
     verdict: str
     reason: str | None = None
+    names: str | None = None
     warns: str | None = None
     """The metric or fact that must be shown as missed although it decides nothing."""
 
@@ -65,6 +66,7 @@ class Fault(BaseModel):
     id: str
     title: str
     mechanism: str
+    only_in_selftest: bool = False
     expects: tuple[Expectation, ...]
 
     @property
@@ -81,6 +83,7 @@ class Row:
     verdict: str
     reason_code: str | None
     blocked_by: str | None
+    reasons: tuple[str, ...] = ()
     warned: frozenset[str] = frozenset()
     """Metrics and facts that were missed without deciding."""
 
@@ -139,6 +142,8 @@ def _differs(expected: Expectation, key: Key, row: Row) -> str | None:
         return f"{key[0]} on {key[1]} is {row.verdict} ({row.reason_code}), expected {expected.verdict}"
     if expected.reason is not None and row.reason_code != expected.reason:
         return f"{key[0]} on {key[1]} gives the reason {row.reason_code}, expected {expected.reason}"
+    if expected.names is not None and not any(expected.names in reason for reason in row.reasons):
+        return f"{key[0]} on {key[1]} says {'; '.join(row.reasons)}, expected {expected.names}"
     if expected.warns is not None and expected.warns not in row.warned:
         shown = ", ".join(sorted(row.warned)) or "nothing"
         return f"{key[0]} on {key[1]} warns of {shown}, expected {expected.warns}"
@@ -166,7 +171,11 @@ def rows_of(lines: Sequence[Mapping[str, Any]]) -> dict[Key, Row]:
     """The verdicts of a record."""
     return {
         (line["check"], line["subject"]): Row(
-            line["verdict"], line["reason_code"], line["blocked_by"], _warned(line.get("findings") or ())
+            line["verdict"],
+            line["reason_code"],
+            line["blocked_by"],
+            tuple(line["reasons"]),
+            _warned(line.get("findings") or ()),
         )
         for line in lines
         if line["event"] == "verdict"

@@ -50,6 +50,12 @@ class RunWorkload(Protocol):
     def __call__(self, name: str, subject: NodeSubject) -> Answer: ...
 
 
+class KillTraining(Protocol):
+    """Kill a distributed training in this way (or go on elsewhere) and wait for what comes back of it."""
+
+    def __call__(self, how: str, subject: ClusterSubject) -> Answer: ...
+
+
 class RunExperiment(Protocol):
     """Run an experiment of the gang (one pod a node, all GPUs, for all network checks together); wait for its answer.
 
@@ -75,6 +81,12 @@ class FollowLoad(Protocol):
     """What the node's metrics exporter told while a load of this check held its GPUs, and after it."""
 
     def __call__(self, subject: NodeSubject, load: Answer) -> Answer: ...
+
+
+class TryClaims(Protocol):
+    """Make, bind, look at and delete a claim on each storage of the profile; what came of it."""
+
+    def __call__(self, subject: ClusterSubject) -> Answer: ...
 
 
 class Hold(Protocol):

@@ -98,7 +98,7 @@ def prometheus(settings: Prometheus) -> list[tuple[str, Object]]:
     container = {
         "name": "prometheus",
         "image": EXPORTER_IMAGE,
-        "command": ["prometheus"],
+        "command": ["/opt/simcluster/monitoring/prometheus"],
         "env": [{"name": name, "value": value} for name, value in environment.items()],
         "ports": [{"name": "web", "containerPort": PROMETHEUS_PORT}],
     }

@@ -34,8 +34,8 @@ NONE = "none"
 
 def measure() -> Measurement:
     """Every device the driver shows, one after the other; one that fails is counted as such and the next one tried."""
-    torch = import_torch()
     options = parameters()
+    torch = import_torch(str(options.get("device", "")))
     samples: List[Sample] = []
     errors: List[str] = []
     facts: Dict[str, Fact] = {"fabric_state": fabric_states()}
@@ -142,12 +142,14 @@ def fabric_word(state: str, status: int) -> str:
     return state if status == 0 else "%s, status %d" % (state, status)
 
 
-def import_torch() -> Any:
+def import_torch(device: str) -> Any:
     """The image's torch; without it nothing can be measured, which is the image's fault and not the cluster's."""
     try:
         import torch  # noqa: PLC0415 - its absence is an answer of this program
     except ImportError as error:
         could_not("the image has no usable torch: %s" % error)
+    if device == "cpu":
+        torch.set_num_threads(1)  # small products on a host that many simulated nodes share: more threads only wait
     return torch
 
 

@@ -32,7 +32,6 @@ from workloads.dataset_objects import BLOCK, Fetched, Refused, Wrong, fetch, gen
 PARAMETERS = ("attempts", "source_timeout_s", "small_files", "small_file_bytes", "meeting_s", "staging_s")
 POD = {"gpus": "none", "claims": ["shared"], "dataset": True}
 SCRATCH = os.environ.get("GPUPROOF_SCRATCH", "/gpuproof/scratch")
-REFUSED = "the source refused "
 GB = 1e9
 Items = Sequence[Mapping[str, Any]]
 
@@ -93,17 +92,14 @@ def measure(items: Items, given: Mapping[str, Any]) -> Measurement:
     work = Staging(meeting, items, int(given["attempts"]), float(given["source_timeout_s"]))
     meeting.say("hello")
     met = set(meeting.wait("hello"))
-    leader = sorted(met)[0]
     meeting.within_s = float(given["staging_s"])
-    published = os.path.join(place, "published")
     try:
-        if me == leader:
-            lead(work, published)
-        told = follow(work, leader, published)
+        published = publish(work, os.path.join(place, "objects"), sorted(met))
         for_itself(work, os.path.join(place, "own", me), met)
-        read_back(work, told, published, met)
+        if published:
+            read_back(work, published, met)
     except Refused as error:
-        meeting.say("published", REFUSED + str(error))
+        meeting.say("published", "the source refused")
         meeting.leave()
         could_not("the dataset cannot be had: %s; check [dataset], its address and its rights" % error)
     small_files(work, os.path.join(place, "small", me), int(given["small_files"]), int(given["small_file_bytes"]))
@@ -123,37 +119,42 @@ def measure(items: Items, given: Mapping[str, Any]) -> Measurement:
         hosts=1,
         samples=tuple(work.samples),
         facts=work.facts,
-        environment={"leader": leader, "objects": str(len(items)), "bytes": str(work.bytes)},
+        environment={"objects": str(len(items)), "bytes": str(work.bytes)},
     )
 
 
-def lead(work: Staging, published: str) -> None:
-    """Stage alone, for all to read."""
-    _, error = work.timed(published, nodes="one", destination="shared")
-    work.meeting.say("published", error)
+def publish(work: Staging, place: str, nodes: Sequence[str]) -> str:
+    """One node stages alone into a directory from which all read; where it fails, the next one tries into another.
 
-
-def follow(work: Staging, leader: str, published: str) -> str:
-    """Watch the publication from here until the leader has ended it: no reader may ever see a part of an object.
-
-    What the leader said of it: "none", or what was wrong.
+    The directory that was published; '' where nobody could. What this node says of its own attempt is a fact of it
+    alone: a node is not to blame for another one's.
     """
+    meeting = work.meeting
     said: Dict[str, Any] = {}
     parts = 0
+    published = ""
+    work.facts["published_error"] = "none"
 
     def ended() -> bool:
         nonlocal parts
-        said.update(work.meeting.heard("published"))
-        parts += half_published(published, work.items)
+        said.update(meeting.heard("published"))
+        # No reader may ever see a part of an object.
+        parts += half_published(directory, work.items)
         return leader in said
 
-    work.meeting.wait_until(ended)
+    for leader in nodes:
+        directory = os.path.join(place, leader)
+        if leader == meeting.me:
+            _, error = work.timed(directory, nodes="one", destination="shared")
+            work.facts["published_error"] = error
+            meeting.say("published", error)
+            said[leader] = error
+        meeting.wait_until(ended)
+        if said.get(leader) == "none":
+            published = directory
+            break
     work.add("partial_objects_seen", float(parts), "count")
-    told = str(said.get(leader, "%s has not said how it ended" % leader))
-    if told.startswith(REFUSED):
-        raise Refused(told)
-    work.facts["published_error"] = told
-    return told
+    return published
 
 
 def for_itself(work: Staging, directory: str, met: Any) -> None:
@@ -208,10 +209,8 @@ def copy_one(item: Mapping[str, Any], out: Any, timeout_s: float) -> None:
             shutil.copyfileobj(answer, out, BLOCK)
 
 
-def read_back(work: Staging, told: str, published: str, met: Any) -> None:
+def read_back(work: Staging, published: str, met: Any) -> None:
     """Every node reads and verifies every published object: cold as far as this node's cache goes, then warm."""
-    if told != "none":
-        return
     meeting = work.meeting
     meeting.say("read")
     meeting.wait("read", met)

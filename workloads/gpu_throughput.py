@@ -48,8 +48,8 @@ Trials = Dict[Tuple[int, str], List[float]]
 
 def measure() -> Measurement:
     """All GPUs together, then each alone."""
-    torch = import_torch()
     options = parameters()
+    torch = import_torch(str(options.get("device", "")))
     errors: List[str] = []
     samples: List[Sample] = []
     facts: Dict[str, Fact] = {}
@@ -122,8 +122,6 @@ def timed_batch(
 ) -> Callable[[int], float]:
     """A call that does so many products and returns the seconds they took by the device's own clock."""
     a, b = operands(torch, dtype, n)
-    if device == "cpu":
-        torch.set_num_threads(1)  # each GPU has a thread of this program already
     if device == "cuda":
         product = on_device(torch, dtype, gpu, a, b)
         stream = torch.cuda.current_stream(gpu)

@@ -4,7 +4,7 @@ import pytest
 
 from gpuproof import Hold, NodeSubject, RunWorkload
 
-pytestmark = pytest.mark.check("dataset_staging", requires=["storage_semantics"])
+pytestmark = pytest.mark.check("dataset_staging", requires=["gpu_inventory", "storage_semantics"])
 
 
 def test_every_object_is_right_on_every_node(node: NodeSubject, run_workload: RunWorkload, hold: Hold) -> None:

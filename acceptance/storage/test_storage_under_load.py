@@ -4,7 +4,7 @@ import pytest
 
 from gpuproof import Hold, NodeSubject, RunWorkload
 
-pytestmark = pytest.mark.check("storage_under_load", requires=["storage_semantics"])
+pytestmark = pytest.mark.check("storage_under_load", requires=["gpu_inventory", "storage_semantics"])
 
 
 def test_all_nodes_read_and_write_at_once_for_a_sustained_window(

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import urllib3
-from kubernetes import client, config
+import websocket
+from kubernetes import client, config, stream
 from yaml import YAMLError
 
 from gpuproof.cluster import deadlines, raw
@@ -144,6 +145,41 @@ class KubeCluster:
             known=known,
             outage=self._outage,
         )
+
+    def evict(self, namespace: str, pod: str) -> None:
+        """See the port; a refusal for a disruption budget is tried again like any 429."""
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
+        self._json("POST", Resource("api/v1", "pods").path(namespace, pod, "eviction"), body=body)
+
+    def execute(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> int | None:
+        """See the port. One attempt: what a command that was cut off has done is not known."""
+        with self._lock:
+            self._requests += 1
+        api, _ = self._credentials.current()
+        # A client of its own: the websocket helper exchanges a method of the one that it is given.
+        core = client.CoreV1Api(client.ApiClient(api.configuration))
+        what = f"exec in {pod}"
+        try:
+            session = stream.stream(
+                core.connect_get_namespaced_pod_exec,
+                pod,
+                namespace,
+                container=container,
+                command=list(command),
+                stdout=True,
+                stderr=True,
+                stdin=False,
+                tty=False,
+                _preload_content=False,
+                _request_timeout=self._patience.call_s,
+            )
+            session.run_forever(timeout=self._patience.call_s)
+            code = session.returncode
+        except client.exceptions.ApiException as error:
+            raise ClusterError(Reason.CLUSTER_UNREACHABLE, f"{what}: {error.reason}", error.status or None) from error
+        except (websocket.WebSocketException, OSError, ValueError) as error:
+            raise ClusterError(Reason.CLUSTER_UNREACHABLE, f"{what}: {type(error).__name__}: {error}") from error
+        return code if isinstance(code, int) else None
 
     def read_log(self, namespace: str, pod: str, container: str, *, tail_lines: int, limit_bytes: int) -> str:
         """The last lines of a container's log; a lost log, which comes as a sentence in a 200, is an error."""

@@ -58,6 +58,8 @@ PODS = Resource("api/v1", "pods")
 EVENTS = Resource("api/v1", "events")
 CONFIG_MAPS = Resource("api/v1", "configmaps")
 SERVICES = Resource("api/v1", "services")
+VOLUMES = Resource("api/v1", "persistentvolumes")
+STORAGE_CLASSES = Resource("apis/storage.k8s.io/v1", "storageclasses")
 SECRETS = Resource("api/v1", "secrets")
 CLAIMS = Resource("api/v1", "persistentvolumeclaims")
 JOBS = Resource("apis/batch/v1", "jobs")
@@ -174,6 +176,14 @@ class Cluster(Protocol):
 
         `known` are the (namespace, name) pairs the caller already has: a re-list then reports those that vanished.
         """
+        ...
+
+    def evict(self, namespace: str, pod: str) -> None:
+        """Ask for the pod's eviction (policy/v1), with the pod's own grace period."""
+        ...
+
+    def execute(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> int | None:
+        """Run a command in a container and wait for its end; its exit code, None where the server did not say."""
         ...
 
     def follow_log(self, namespace: str, pod: str, container: str, *, since: str = "") -> LogStream:

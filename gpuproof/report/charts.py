@@ -29,6 +29,10 @@ _KEPT = {
 _DIGITS = re.compile(r"-?\d+\.\d+")
 _WIDTH, _HEIGHT = 720, 300
 _MOST_NAME_CHARS = 60
+# pygal breaks a long title into lines until there is no room for the chart, and then for ever.
+_MOST_TITLE_CHARS = 32
+_MOST_CORNER_CHARS = 20
+_LARGEST = 1e60
 SHADES = 8
 """How many steps a heat map has; the page's style colours h0 (lowest) to h7 (highest)."""
 
@@ -59,14 +63,14 @@ def lines(
 ) -> Markup:
     """Return lines over a common x; `log_x` spaces x by its binary logarithm. What is not finite is left out."""
     moved = [
-        Line(line.name, tuple(p for p in _scaled(line.points, log_x) if all(map(math.isfinite, p))), line.role)
+        Line(line.name, tuple(p for p in _scaled(line.points, log_x) if all(map(_drawable, p))), line.role)
         for line in drawn
     ]
     places = sorted({x for line in moved for x, _ in line.points})
     chart = _pygal().XY(
         **_options(height),
-        x_title=x_title,
-        y_title=y_title,
+        x_title=_name(x_title, _MOST_TITLE_CHARS),
+        y_title=_name(y_title, _MOST_TITLE_CHARS),
         show_dots=len(places) <= 64,
         range=_range([y for line in moved for _, y in line.points]),
         x_value_formatter=lambda x: x_text(2.0**x if log_x else x),
@@ -85,7 +89,7 @@ def bars(title: str, rows: Mapping[str, Sequence[float]], parts: Sequence[str], 
     """Return one horizontal bar a row, made of `parts` one after another, in `x_title`'s unit."""
     chart = _pygal().HorizontalStackedBar(
         **_options(90 + 26 * len(rows)),
-        x_title=x_title,
+        x_title=_name(x_title, _MOST_TITLE_CHARS),
         x_labels=[_name(row) for row in reversed(list(rows))],
         formatter=_figure,
         legend_at_bottom=True,
@@ -101,7 +105,7 @@ def distribution(title: str, bins: Sequence[tuple[float, float, int]], *, x_titl
     edges = sorted({edge for low, high, _ in bins for edge in (low, high)})
     chart = _pygal().Histogram(
         **_options(240),
-        x_title=x_title,
+        x_title=_name(x_title, _MOST_TITLE_CHARS),
         y_title="values",
         x_labels=_some(edges),
         x_value_formatter=_figure,
@@ -132,9 +136,11 @@ def heat_map(title: str, rows: Sequence[str], columns: Sequence[str], cells: Map
     low, high = (min(found), max(found)) if found else (0.0, 0.0)
     chart = _pygal().StackedBar(
         **_options(110 + max(8, 480 // max(len(rows), 20)) * len(rows), bottom=70),
-        x_labels=[_name(column) for column in columns],
+        x_labels=[_name(column, _MOST_CORNER_CHARS) for column in columns],
         x_label_rotation=60,
-        y_labels=[{"value": index + 0.5, "label": _name(row)} for index, row in enumerate(reversed(rows))],
+        y_labels=[
+            {"value": index + 0.5, "label": _name(row, _MOST_CORNER_CHARS)} for index, row in enumerate(reversed(rows))
+        ],
         range=(0, len(rows)),
         spacing=0,
         show_legend=False,
@@ -164,8 +170,13 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
     return (low, high * 1.05) if high > low else (0.0, 1.0)
 
 
+def _drawable(value: float) -> bool:
+    # Beyond this pygal's own arithmetic overflows; nothing that was measured is there.
+    return math.isfinite(value) and (value == 0 or 1 / _LARGEST < abs(value) < _LARGEST)
+
+
 def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    return value if _drawable(value) else None
 
 
 def _figure(value: Any) -> str:
@@ -178,9 +189,10 @@ def _some(places: Sequence[float], most: int = 10) -> list[float]:
     return list(places[::step])
 
 
-def _name(text: str) -> str:
-    plain = visible(text, keep_newlines=False)
-    return plain if len(plain) <= _MOST_NAME_CHARS else plain[: _MOST_NAME_CHARS - 1] + "…"
+def _name(text: str, most: int = _MOST_NAME_CHARS) -> str:
+    # What XML cannot hold is spelled out or left out: a chart must parse whatever its names are.
+    plain = "".join(c for c in visible(text, keep_newlines=False) if c not in "\ufffe\uffff")
+    return plain if len(plain) <= most else plain[: most - 1] + "…"
 
 
 @cache

@@ -239,7 +239,7 @@ def _metric(
     change = (new - old) / abs(old) if old else None
     p, least, paired = _p(window, now, values, present)
     movement = _movement(new - old, change, p, least, judging, side or _side_by_unit(unit))
-    if movement in ("worse", "better", "changed") and _inside(window, new):
+    if movement in ("worse", "better", "changed") and _inside(window, new, judging.least_change):
         movement = "within noise"
     return MetricChange(
         check, metric, unit, point, _summary(values), _summary(present), movement, change, p, paired, each
@@ -290,10 +290,11 @@ def _side_by_unit(unit: str) -> Side | None:
     return "at least" if unit.endswith(_PER_SECOND) else None
 
 
-def _inside(window: Sequence[Mapping[Place, float]], new: float) -> bool:
+def _inside(window: Sequence[Mapping[Place, float]], new: float, least_change: float) -> bool:
     """Say whether the runs of a window differ among themselves as much as the new one does from them."""
     medians = [statistics.median(run.values()) for run in window]
-    return len(medians) > 1 and min(medians) <= new <= max(medians)
+    low, high = min(medians), max(medians)
+    return len(medians) > 1 and low - least_change * abs(low) < new < high + least_change * abs(high)
 
 
 # -- verdicts and circumstances ----------------------------------------------------------------------------------------

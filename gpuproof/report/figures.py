@@ -204,7 +204,7 @@ def _load(check: CheckView) -> Iterable[Figure]:
     began = check.load[0].at_unix_s if check.load else 0.0
     for column, unit in SHOWN.items():
         points = [(each.at_unix_s - began, each.values[column]) for each in check.load if column in each.values]
-        if len(points) < 2:
+        if len(points) < 2 or len({value for _, values in points for value in values}) < 2:
             continue
         name = column.rsplit("_", 1)[0].replace("_", " ")
         lines = [
@@ -212,7 +212,13 @@ def _load(check: CheckView) -> Iterable[Figure]:
             for place, word in enumerate(("lowest GPU", "median", "highest GPU"))
         ]
         caption = f"The platform's telemetry while it ran: {name}"
-        yield Figure(caption, charts.lines(caption, lines, x_title="seconds", y_title=unit, height=220))
+        yield Figure(
+            caption, charts.lines(caption, lines, x_title="seconds", y_title=unit, x_text=_seconds, height=220)
+        )
+
+
+def _seconds(value: float) -> str:
+    return number(round(value, 1))
 
 
 def _timeline(check: CheckView) -> Iterable[Figure]:

@@ -80,6 +80,7 @@ def _environment() -> Environment:
         spark=charts.spark,
         listed=wording.listed,
         meanings=words.MEANINGS,
+        most_across=layout.MOST_ACROSS,
         most_blocks=layout.MOST_BLOCKS,
         most_groups=layout.MOST_GROUPS,
         node_columns=fleet.NODE_COLUMNS,

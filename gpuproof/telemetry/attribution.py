@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from gpuproof.expectation import Telemetry
-from gpuproof.telemetry.export import NONE, WORKLOAD, named
+from gpuproof.telemetry.export import WORKLOAD, named
 from gpuproof.telemetry.history import NodeHistory, Scrape
 from gpuproof.telemetry.readings import ENERGY, POWER, USED, XID, GpuReading, Holder, utilisation
 from gpuproof.telemetry.windows import Load, Sight, clock_offset_s, loads_of
@@ -63,7 +63,7 @@ def attribution_of(history: NodeHistory, settings: Telemetry, question: Question
         samples.append(Sample("collection_interval", question.interval_s, "s"))
     if measured is not None:
         samples.append(Sample("update_interval", measured, "s"))
-    attribution: list[Scalar] = []
+    attribution: list[Scalar | None] = []
     frozen: list[str] = []
     for each in loads:
         under = _Span(each.began + offset + lag_s, each.ended + offset)
@@ -79,8 +79,10 @@ def attribution_of(history: NodeHistory, settings: Telemetry, question: Question
         attribution.append(_attributed(look, under, question.holder))
         if look.frozen(each.began + offset, each.ended + offset):
             frozen.append(f"GPU {each.gpu} ({each.uuid})")
+    told = [each for each in attribution if each is not None]
+    if attribution and len(told) == len(attribution):
+        facts["attribution"] = told
     facts |= {
-        "attribution": attribution or [NONE],
         "frozen": named(frozen),
         "stale_pod": named(_stale(history, question.ended_by + lag_s, question.holder.namespace)),
         **_xids(history, [each.uuid for each in loads]),
@@ -98,6 +100,13 @@ class _Look:
     def readings(self, span: _Span) -> list[tuple[float, GpuReading]]:
         found = self._history.good(span.since, span.until)
         return [(each.at, gpu) for each in found if (gpu := _on(each, self._uuid)) is not None]
+
+    def why_nothing(self, span: _Span) -> str | None:
+        """Why there is no reading of the GPU in that time; None where nobody asked."""
+        if self._history.good(span.since, span.until):
+            return "it was on no page while the load held it"
+        errors = [each.error for each in self._history.failed(span.since, span.until)]
+        return f"no page was read while the load held it: {errors[-1]}" if errors else None
 
     def values(self, span: _Span, field: Callable[[GpuReading], float | None]) -> list[float]:
         return [value for _, reading in self.readings(span) if (value := field(reading)) is not None]
@@ -163,11 +172,14 @@ def _energy_j(look: _Look, under: _Span) -> float | None:
     return (values[-1] - values[0]) / _MJ_PER_J if len(values) >= 2 else None
 
 
-def _attributed(look: _Look, under: _Span, expected: Holder) -> str:
-    """Whom the series of a GPU named while the load held it: the worst of all pages in that time."""
+def _attributed(look: _Look, under: _Span, expected: Holder) -> str | None:
+    """Whom the series of a GPU named while the load held it: the worst of all pages in that time.
+
+    None where the exporter was not even asked: that is the harness's lack, and nobody's fault over there.
+    """
     readings = look.readings(under)
     if not readings:
-        return "no page was read while the load held it"
+        return look.why_nothing(under)
     for _, reading in readings:
         for holder in sorted(reading.holders, key=str):
             if holder is None:

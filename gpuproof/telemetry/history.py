@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from gpuproof.telemetry.exporters import Exporter
 from gpuproof.telemetry.readings import GpuReading, Identity, PageReading, compact, utilisation
 
-MAX_SCRAPES = 2000
-"""A node's scrapes that are kept; older ones only count. Some megabytes a node of eight GPUs."""
+MAX_SCRAPES = 500
+"""A node's scrapes that are kept, about 6 MB for eight GPUs; older ones only count."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,10 @@ class NodeHistory:
     def good(self, since: float = 0.0, until: float = float("inf")) -> list[Scrape]:
         """The good scrapes that began and ended in this stretch of Unix time, in order."""
         return [each for each in self.scrapes if each.page is not None and since <= each.began and each.ended <= until]
+
+    def failed(self, since: float, until: float) -> list[Scrape]:
+        """The scrapes that brought no page and touch this stretch of Unix time, in order."""
+        return [each for each in self.scrapes if each.page is None and each.ended >= since and each.began <= until]
 
     def since(self, began: float) -> list[Scrape]:
         """The scrapes that began then or later, good or not."""

@@ -121,12 +121,13 @@ class Observer:
     def _ask_prometheus(self, settings: Telemetry, place: str | Service) -> Kept | PrometheusError:
         most = settings.max_bytes * max(1, len(self._nodes))
         prometheus = Prometheus(self._cluster, place, deadline_s=settings.deadline_s, max_bytes=most)
-        try:
-            targets = prometheus.targets()
-            asked_at = time.time()
-            return Kept(prometheus.series(settings.fields), targets, asked_at)
-        except PrometheusError as error:
-            return error
+        until = time.monotonic() + settings.ready_s
+        while True:
+            found = _kept(prometheus, settings)
+            # One that has just come up has scraped nothing yet.
+            ready = isinstance(found, Kept) and found.series
+            if ready or time.monotonic() >= until or self._stop.wait(_ASK_AGAIN_S):
+                return found
 
     def attribution(self, check: str, node: str, load: Answer) -> Answer:
         """What the node's exporter told of a load that has ended; its Job must have been deleted."""
@@ -176,6 +177,15 @@ class Observer:
             if not left or self._stop.wait(_ASK_AGAIN_S):
                 break
         return self._gone.setdefault(check, time.time())
+
+
+def _kept(prometheus: Prometheus, settings: Telemetry) -> Kept | PrometheusError:
+    try:
+        targets = prometheus.targets()
+        asked_at = time.time()
+        return Kept(prometheus.series(settings.fields), targets, asked_at)
+    except PrometheusError as error:
+        return error
 
 
 def _uuids(seen: Measurement) -> list[str]:

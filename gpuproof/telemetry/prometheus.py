@@ -76,6 +76,8 @@ class _Targets(_Wire):
 class _Answer(_Wire):
     status: str
     error: str = ""
+    message: str = ""
+    """What the API server says in the place of a Service without a pod."""
     data: Any = None
 
 
@@ -136,7 +138,7 @@ class Prometheus:
             said = " ".join(page.body[:200].decode("utf-8", "replace").split())
             raise PrometheusError(f"{path}: HTTP {page.status}, no answer of Prometheus: {said}") from error
         if answer.status != "success":
-            raise PrometheusError(f"{path}: HTTP {page.status}: {answer.error or answer.status}")
+            raise PrometheusError(f"{path}: HTTP {page.status}: {answer.error or answer.message or answer.status}")
         return answer.data
 
     def _through(self, service: Service, path: str, query: Sequence[tuple[str, str]]) -> Page:

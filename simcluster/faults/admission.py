@@ -6,6 +6,7 @@ Owns which objects they alter or refuse. Pure: they see one object at a time.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from simcluster.api.port import ApiError, Object
@@ -38,6 +39,30 @@ class LimitGpuMemory:
         return changed
 
 
+class PatchSource:
+    """Exchanges a text in one file of every new ConfigMap that has it."""
+
+    def __init__(self, file: str, change: Callable[[str], str]) -> None:
+        self._file, self._change = file, change
+
+    def __call__(self, resource: str, operation: Operation, obj: Object) -> Object:
+        """The ConfigMap with the text exchanged; anything else as it is."""
+        data = obj.get("data") or {}
+        if resource != "configmaps" or operation != "CREATE" or self._file not in data:
+            return obj
+        return {**obj, "data": {**data, self._file: self._change(data[self._file])}}
+
+
+class CapJobRetries:
+    """Sets every new Job's retries to none."""
+
+    def __call__(self, resource: str, operation: Operation, obj: Object) -> Object:
+        """The Job without retries; anything else as it is."""
+        if resource != "jobs" or operation != "CREATE" or not obj["spec"].get("backoffLimitPerIndex"):
+            return obj
+        return {**obj, "spec": {**obj["spec"], "backoffLimitPerIndex": 0}}
+
+
 class ForbidJobPods:
     """Refuses each pod that a Job creates, as Pod Security does."""
 
@@ -52,3 +77,16 @@ class ForbidJobPods:
             text = f'pods "{name}" is forbidden: {self._message}'
             raise ApiError(403, "Forbidden", text, {"name": name, "kind": "pods"})
         return obj
+
+
+class ChangeStorageClass:
+    """Makes a storage class other than it should be: an installation's mistake, or its provider's choice."""
+
+    def __init__(self, name: str, fields: Mapping[str, str], parameters: Mapping[str, str]) -> None:
+        self._name, self._fields, self._parameters = name, fields, parameters
+
+    def __call__(self, resource: str, operation: Operation, obj: Object) -> Object:
+        """The class with its changes; anything else as it is."""
+        if not resource.startswith("storageclasses") or operation != "CREATE" or obj["metadata"]["name"] != self._name:
+            return obj
+        return {**obj, **self._fields, "parameters": {**(obj.get("parameters") or {}), **self._parameters}}

@@ -12,7 +12,13 @@ from typing import Protocol
 
 from simcluster.api.port import AdmissionHook, ApiError, Client, Object
 from simcluster.faults import exposure, file, handing_out, outages
-from simcluster.faults.admission import ForbidJobPods, LimitGpuMemory
+from simcluster.faults.admission import (
+    CapJobRetries,
+    ChangeStorageClass,
+    ForbidJobPods,
+    LimitGpuMemory,
+    PatchSource,
+)
 from simcluster.node.context import GPU_RESOURCE, Site
 from simcluster.node.kubelet import NodeKubelet
 from simcluster.objectstore import ObjectStore
@@ -64,10 +70,16 @@ class FaultEngine:
         for action in self._actions_at_start():
             if isinstance(action, file.LimitMemory):
                 hooks.append(LimitGpuMemory(action.container, action.memory))
+            elif isinstance(action, file.PatchWorkload):
+                hooks.append(PatchSource(action.file, action.applied))
+            elif isinstance(action, file.CapRetries):
+                hooks.append(CapJobRetries())
             elif isinstance(action, file.ForbidPods):
                 hooks.append(ForbidJobPods(action.message))
             elif isinstance(action, file.ExhaustQuota):
                 hooks.append(self._quota_hook(action.hard))
+            elif isinstance(action, file.ChangeStorageClass):
+                hooks.append(ChangeStorageClass(action.storage_class, action.fields, action.parameters))
         return hooks
 
     def _quota_hook(self, hard: dict[str, str]) -> AdmissionHook:

@@ -173,6 +173,36 @@ class TroubleStorage(_Strict):
         return given
 
 
+class ChangeStorageClass(_Strict):
+    """A storage class is made with other fields or parameters, e.g. `{ reclaimPolicy = "Retain" }`."""
+
+    do: Literal["change-storage-class"]
+    storage_class: str
+    fields: dict[str, str] = {}
+    parameters: dict[str, str] = {}
+
+
+class PatchWorkload(_Strict):
+    """One text in a program's source is exchanged when its ConfigMap is made: the team's trainer has this defect."""
+
+    do: Literal["patch-workload"]
+    file: str
+    find: Annotated[str, Field(min_length=1)]
+    replace: str
+
+    def applied(self, source: str) -> str:
+        """The source with its text exchanged; raises `FaultError` where the text is not there exactly once."""
+        if source.count(self.find) != 1:
+            raise FaultError(f"{self.file} has {source.count(self.find)} times the text {self.find!r}, expected once")
+        return source.replace(self.find, self.replace)
+
+
+class CapRetries(_Strict):
+    """A policy engine takes the retries from every Job that has some."""
+
+    do: Literal["cap-retries"]
+
+
 class TroubleObjectStore(_Strict):
     """The object store serves synthetic objects wrongly to one node or to all."""
 
@@ -247,6 +277,8 @@ class SetExporterInterval(_Strict):
 
 Action = Annotated[
     OfferGpus
+    | PatchWorkload
+    | CapRetries
     | HandingOut
     | BreakGpu
     | HideGpus
@@ -264,6 +296,7 @@ Action = Annotated[
     | VanishNode
     | TroubleStorage
     | TroubleObjectStore
+    | ChangeStorageClass
     | TroubleExporter
     | RemoveExporter
     | SecondExporter
@@ -291,6 +324,7 @@ class When(_Strict):
 class Expectation(_Strict):
     """What a fault must cause; `subject` is a node's name, `all` nodes, `missing` ones, or the `cluster`.
 
+    `names` is what the verdict's reasons must say, where the reason's code is not enough.
     `warns` is the metric or fact that must be shown as missed although it decides nothing.
     """
 
@@ -298,16 +332,21 @@ class Expectation(_Strict):
     subject: str
     verdict: Literal["PASS", "FAIL", "ERROR", "NOT_RUN"]
     reason: str | None = None
+    names: str | None = None
     warns: str | None = None
 
 
 class Fault(_Strict):
-    """One fault. `mechanism` is one word for the kind of defect; `source` names where such a defect was seen."""
+    """One fault. `mechanism` is one word for the kind of defect; `source` names where such a defect was seen.
+
+    `only_in_selftest`: it takes minutes in pods, and the project's tests show it outside of them.
+    """
 
     id: str
     title: str
     mechanism: str
     source: str
+    only_in_selftest: bool = False
     at: Literal["start"] | When = "start"
     action: Annotated[list[Action], Field(min_length=1)]
     expects: Annotated[list[Expectation], Field(min_length=1)]

@@ -98,6 +98,7 @@ class ChangeGpu(_Action):
     pcie_generation: int | None = None
     pcie_width: int | None = None
     pcie_replays: int | None = None
+    vbios: str | None = None
     nvlinks_down: int | None = None
     nvlink_mb_s: int | None = None
     nvlink_replays: int | None = None

@@ -13,11 +13,8 @@ from simcluster.hardware.build import KERNEL_LOG, STORAGE, VERBS, build_into
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _MODULES = "/opt/simcluster/modules"
-GPU_TOOLS = {
-    "nvidia-smi": "nvidia_smi:main",
-    "dcgm-exporter": "dcgm_exporter:main",
-    "prometheus": "prometheus_server:main",
-}
+GPU_TOOLS = {"nvidia-smi": "nvidia_smi:main", "dcgm-exporter": "dcgm_exporter:main"}
+MONITORING_TOOLS = {"prometheus": "prometheus_server:main"}
 RDMA_TOOLS = {
     "ibv_devinfo": "ibv_devinfo:main",
     "ibv_devices": "ibv_devinfo:main_devices",
@@ -28,7 +25,7 @@ RDMA_TOOLS = {
 
 
 def install_standins(shim: Path, rdma: Path) -> None:
-    """Fill `shim` with modules/, lib/ and gpu/, and `rdma` with bin/ and lib/, which only some containers get mounted.
+    """Fill `shim` with modules/, lib/, gpu/ and monitoring/, and `rdma` with bin/ and lib/, mounted for some.
 
     Raises `CompilerMissingError` where nothing can build the libraries.
     """
@@ -43,6 +40,7 @@ def install_standins(shim: Path, rdma: Path) -> None:
     (shim / "lib").mkdir()
     build_into(shim / "lib", {**STORAGE, **KERNEL_LOG})
     _write_tools(shim / "gpu" / "bin", GPU_TOOLS)
+    _write_tools(shim / "monitoring", MONITORING_TOOLS)
     _write_tools(rdma / "bin", RDMA_TOOLS)
     (rdma / "lib").mkdir()
     build_into(rdma / "lib", VERBS)

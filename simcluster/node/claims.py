@@ -72,7 +72,9 @@ class Claims:
         name = (found.get("spec") or {}).get("volumeName") or f"unbound-{namespace}-{claim}"
         if name not in self._volumes:
             settings = await self._settings(found)
-            size = ((found["spec"].get("resources") or {}).get("requests") or {}).get("storage", "0")
+            # The volume's size, where it has one: a provisioner may give less than was asked for.
+            asked = (found["spec"].get("resources") or {}).get("requests") or {}
+            size = ((found.get("status") or {}).get("capacity") or asked).get("storage", "0")
             # Asked again: another pod may have come first while the class was read.
             if name not in self._volumes:
                 self._make(name, found["spec"].get("storageClassName") or "", settings, int(parse(size)))

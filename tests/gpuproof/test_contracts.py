@@ -41,9 +41,11 @@ def test_public_names() -> None:
         "FollowLoad",
         "GangSubject",
         "Hold",
+        "KillTraining",
         "NodeSubject",
         "Observe",
         "ReadExporter",
+        "ReadPrometheus",
         "RunExperiment",
         "RunWorkload",
     ]

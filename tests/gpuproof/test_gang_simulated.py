@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -110,9 +111,9 @@ class Bench:
 PARAMS = Params(sizes_bytes=[SIZE], warmups=0, iterations=3, experiment_timeout_s=60.0, stall_timeout_s=40.0)
 
 
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    folder = tmp_path_factory.mktemp("faults")
+@contextmanager
+def a_gang(folder: Path) -> Iterator[Bench]:
+    """All faults in wait, and the gang assembled."""
     files = [fault_file(folder, name, name) for name in STRIKES if name != "heal"]
     files += [fault_file(folder, "heal", f"heal-{name}") for name in STRIKES if name != "heal"]
     with simulated("eight", *files, image="simcluster.local/torch:2") as sim:
@@ -147,7 +148,7 @@ def holds_with_and_without(answer: Answer) -> None:
     assert not whole or whole[0] < FLOOR_GB_PER_S
 
 
-def test_a_whole_gang_measures_and_blames_nobody(bench: Bench) -> None:
+def whole(bench: Bench) -> None:
     before = bench.sim.cluster.counters.requests
     said = bench.measure("whole", "ladder", "transport", "localisation")
     assert facts(said["whole", CLUSTER])["outcome"] == "measured"
@@ -161,19 +162,16 @@ def test_a_whole_gang_measures_and_blames_nobody(bench: Bench) -> None:
     assert bench.sim.cluster.counters.requests - before <= 6 + 1 + 2
 
 
-@pytest.mark.parametrize(
-    ("name", "named", "others"),
-    [
-        ("slow-node", [f"{BAD}: slow with"], []),
-        ("two-slow-nodes", [f"{BAD}: slow with", "gpu-06: slow with"], []),
-        ("slow-pair", [f"the link {BAD} - gpu-04: slow"], [f"{BAD}: slow"]),
-        ("dies", [f"{BAD}: died"], []),
-        ("hangs", [f"{BAD}: hung"], []),
-    ],
-)
-def test_a_defect_is_named_and_stands_by_the_counterfactual(
-    bench: Bench, name: str, named: list[str], others: list[str]
-) -> None:
+DEFECTS: list[tuple[str, list[str], list[str]]] = [
+    ("slow-node", [f"{BAD}: slow with"], []),
+    ("two-slow-nodes", [f"{BAD}: slow with", "gpu-06: slow with"], []),
+    ("slow-pair", [f"the link {BAD} - gpu-04: slow"], [f"{BAD}: slow"]),
+    ("dies", [f"{BAD}: died"], []),
+    ("hangs", [f"{BAD}: hung"], []),
+]
+
+
+def defect(bench: Bench, name: str, named: list[str], others: list[str]) -> None:
     bench.strike(name)
     try:
         # A hang costs its time limit in each experiment, so there are fewer of them and of ranks.
@@ -199,7 +197,7 @@ def order() -> Order:
     return Order((NODES[:2],), 2, 60.0, content)
 
 
-def test_orders_that_are_forged_or_old_are_refused_and_told(bench: Bench) -> None:
+def forged_and_old_orders(bench: Bench) -> None:
     session = bench.session
     session.run(order())
     leader = min(NODES, key=session.index)
@@ -219,7 +217,7 @@ def test_orders_that_are_forged_or_old_are_refused_and_told(bench: Bench) -> Non
     ]
 
 
-def test_the_loss_of_index_0_is_named_and_the_next_index_leads(bench: Bench) -> None:
+def loss_of_index_0(bench: Bench) -> None:
     session, namespace = bench.session, bench.sim.renderer.namespace
     leader = min(NODES, key=session.index)
     bench.sim.cluster.delete(PODS, session.pod(leader), namespace=namespace, grace_s=0)
@@ -229,6 +227,18 @@ def test_the_loss_of_index_0_is_named_and_the_next_index_leads(bench: Bench) -> 
     words = facts(blamed["localisation", CLUSTER])["blame"]
     assert words[0].startswith(f"{leader}: died"), words
     assert facts(blamed["localisation", CLUSTER])["counterfactual"].endswith("the blame stands")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_what_befalls_a_gang_is_named_with_the_counterfactual(tmp_path: Path) -> None:
+    """One gang for all of it, as in a run: the parts build on each other, and the last takes the leader away."""
+    with a_gang(tmp_path) as bench:
+        whole(bench)
+        for name, named, others in DEFECTS:
+            defect(bench, name, named, others)
+        forged_and_old_orders(bench)
+        loss_of_index_0(bench)
 
 
 def test_a_gang_short_of_a_node_says_who_and_frees_the_others() -> None:

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from gpuproof.expectation import ClusterExpectation
+from gpuproof.expectation import ClusterExpectation, Rdma
 from gpuproof.limits import (
     Asks,
     AtLeast,
@@ -228,3 +228,17 @@ def test_the_ring_ceiling_is_nics_times_line_rate_in_bytes() -> None:
     bare = ClusterExpectation("P", 8, 16, "nvidia.com/gpu", "cuda")
     assert CLUSTER.ring_ceiling_gb_per_s() == 400
     assert bare.ring_ceiling_gb_per_s() is None
+
+
+@pytest.mark.parametrize(
+    ("nodes", "hierarchical", "alltoall"), [(2, 750, 93.75), (4, 516.7, 64.6), (16, 423.3, 52.9), (32, 411.3, 51.4)]
+)
+def test_the_other_ceilings_are_those_of_the_published_formulas(
+    nodes: int, hierarchical: float, alltoall: float
+) -> None:
+    cluster = replace(CLUSTER, nodes=nodes, gpus_per_node=8, rdma=Rdma("rdma/ib", 8, 400, "InfiniBand"))
+    assert cluster.hierarchical_ceiling_gb_per_s() == pytest.approx(hierarchical, abs=0.1)
+    assert cluster.alltoall_ceiling_gb_per_s() == pytest.approx(alltoall, abs=0.1)
+    alone = replace(cluster, nodes=1)
+    assert (alone.hierarchical_ceiling_gb_per_s(), alone.alltoall_ceiling_gb_per_s()) == (None, None)
+    assert replace(cluster, rdma=None).hierarchical_ceiling_gb_per_s() is None

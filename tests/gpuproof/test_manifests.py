@@ -17,6 +17,7 @@ from gpuproof.manifests import (
     PodSettings,
     Renderer,
     SweepJob,
+    TrainingJob,
     check_pod_settings,
     escape,
     shorter_selection,
@@ -392,3 +393,26 @@ def test_a_profile_cannot_replace_the_measurement(pod: dict[str, Any], key: str)
 def test_everything_else_of_the_pod_is_the_profiles(pod: dict[str, Any]) -> None:
     check_pod_settings({"image": "i"} | pod, pool={"node-pool": "a"})
     assert renderer(**pod).sweep(job())["kind"] == "Job"
+
+
+def test_a_training_has_a_service_of_its_name_and_replaces_pods_that_have_ended() -> None:
+    shape = PodShape(rdma=True, claims=("checkpoints",))
+    made = replace(renderer(), rdma=Rdma("rdma/ib", 2, 400, "InfiniBand"))
+    wanted = TrainingJob(
+        "killed-1", "checkpoint_x", "training", 2, 8, 20, 30, 900, {"steps": 4}, excluded=("a", "b"), shape=shape
+    )
+    service, rendered = made.training(wanted)
+    template = rendered["spec"]["template"]
+    assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+    assert (service["metadata"]["name"], service["spec"]["publishNotReadyAddresses"]) == ("killed-1", True)
+    assert (rendered["spec"]["backoffLimitPerIndex"], rendered["spec"]["podReplacementPolicy"]) == (20, "Failed")
+    assert template["spec"]["subdomain"] == "killed-1"
+    assert env(containers(rendered)["measure"])["GPUPROOF_MASTER"] == "killed-1-0.killed-1"
+    assert json.loads(env(containers(rendered)["measure"])["GPUPROOF_PARAMS"]) == {"steps": 4}
+    assert containers(rendered)["measure"]["resources"]["limits"] == {"nvidia.com/gpu": "8", "rdma/ib": "2"}
+    (mount,) = [m for m in containers(rendered)["measure"]["volumeMounts"] if "claims" in m["mountPath"]]
+    assert mount["mountPath"] == "/gpuproof/claims/checkpoints"
+    terms = template["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert terms["nodeSelectorTerms"][0]["matchExpressions"][0]["values"] == ["a", "b"]
+    _, anywhere = made.training(replace(wanted, excluded=()))
+    assert "nodeAffinity" not in anywhere["spec"]["template"]["spec"]["affinity"]

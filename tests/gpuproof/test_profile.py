@@ -405,7 +405,14 @@ class TestShipped:
     def test_every_number_it_holds_is_one_that_something_reports(self, name: str) -> None:
         got = load_profile(find_profile(name), known_checks=SHIPPED_CHECKS, today=TODAY)
         harness = THRESHOLDS.parent / "gpuproof"
-        seen_by_the_harness = [harness / "observation.py", *(harness / "telemetry").glob("*.py")]
+        seen_by_the_harness = [
+            harness / "observation.py",
+            harness / "claim_trial.py",
+            harness / "continuation.py",
+            *harness.glob("training*.py"),
+            *(harness / "telemetry").glob("*.py"),
+            *harness.glob("gang_*.py"),
+        ]
         api = "".join(file.read_text(encoding="utf-8") for file in seen_by_the_harness)
         programs = {check.name: check.workloads for check in load_checks()}
         for limit in got.limits:
@@ -435,3 +442,12 @@ def test_a_profile_is_found_by_name_or_by_path(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("")
     assert find_profile(str(plain)) == plain
+
+
+def test_a_limit_that_names_further_checks_holds_for_each_of_them(tmp_path: Path) -> None:
+    both = changed('check      = "speed"', 'check      = "speed"\nalso       = ["words"]')
+    got = load(tmp_path, both.replace('per        = "gpu"\n', ""))
+    mine = [limit for limit in got.limits if limit.metric == "busbw"]
+    assert [limit.check for limit in mine] == ["speed", "words"]
+    assert len({limit.id for limit in mine}) == 2
+    assert {limit.key for limit in mine} == {"limit[0]"}

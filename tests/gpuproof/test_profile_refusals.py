@@ -43,6 +43,16 @@ CASES: dict[str, tuple[str, str, str]] = {
         "checks.words.stat",
         "did you mean state?",
     ),
+    "limit that also holds for a check that does not exist": (
+        bound('also = ["wrods"]\nmin = 400'),
+        "limit[0].check",
+        "wrods",
+    ),
+    "limit that also holds for its own check": (
+        bound('also = ["speed"]\nmin = 400'),
+        "limit[0]",
+        "the same as limit[0]",
+    ),
     "misspelt key of a provenance": (
         provenance('kind = "derived", formul = "x"'),
         "limit[0].provenance.formul",

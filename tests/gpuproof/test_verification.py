@@ -77,6 +77,11 @@ def waive(lines: Lines) -> None:
         one(lines, "run_started")["waivers"].append({**waiver, "expired": False})
 
 
+def linked(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("report.json")
+
+
 IN_THE_RECORD: dict[str, Change] = {
     "a FAIL became a PASS": lambda x: slow_verdict(x).update(verdict="PASS", reasons=[], reason_code=None),
     "a PASS became a FAIL": lambda x: one(x, "verdict", check="speed", subject="n1").update(verdict="FAIL"),
@@ -167,7 +172,7 @@ IN_THE_FOLDER: dict[str, Callable[[Path], object]] = {
     "the checksums lost a line": lambda d: (d / SUMS).write_text("\n".join((d / SUMS).read_text().splitlines()[1:])),
     "the checksums are no checksums": lambda d: (d / SUMS).write_text("fine\n"),
     "the checksums went away": lambda d: (d / SUMS).unlink(),
-    "a report became a link": lambda d: ((d / "report.html").unlink(), (d / "report.html").symlink_to("report.json")),
+    "a report became a link": lambda d: linked(d / "report.html"),
 }
 
 

@@ -215,6 +215,14 @@ class ToyCluster:
         self.logs_read.append(pod)
         return f"log of {pod}"
 
+    def evict(self, namespace: str, pod: str) -> None:
+        """Nobody evicts here."""
+        raise ClusterError(Reason.HARNESS_ERROR, "no eviction", 404)
+
+    def execute(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> int | None:
+        """No pod of this cluster runs anything."""
+        raise ClusterError(Reason.HARNESS_ERROR, "no exec", 404)
+
     def follow_log(self, namespace: str, pod: str, container: str, *, since: str = "") -> LogStream:
         """No pod of this cluster says anything."""
         raise ClusterError(Reason.HARNESS_ERROR, "no log", 404)

@@ -28,11 +28,12 @@ def main() -> int:
     parser.add_argument("--tuning", action="store_true", help="the seeds that may be looked at")
     parser.add_argument("--nodes", type=int, action="append", help="only this size (repeatable)")
     parser.add_argument("--clusters", type=int, help="so many of each kind and size")
+    parser.add_argument("--workers", type=int, help="processes, by default one a core")
     options = parser.parse_args()
     base = TUNING if options.tuning else UNSEEN
     sizes = options.nodes or SIZES
     jobs = [(index, nodes, base, options.clusters or clusters(nodes)) for nodes in sizes for index in _kinds()]
-    with ProcessPoolExecutor() as pool:
+    with ProcessPoolExecutor(options.workers) as pool:
         totals = pool.map(_total, jobs, chunksize=1)
         rows = [Row(SCENARIOS[index], nodes, seen) for (index, nodes, *_), seen in zip(jobs, totals, strict=True)]
         compared = list(pool.map(_compared, [base + at for at in range(COMPARED_CLUSTERS)], chunksize=4))

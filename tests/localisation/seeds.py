@@ -5,5 +5,5 @@ UNSEEN = 7_340_033
 
 
 def clusters(nodes: int) -> int:
-    """Return how many clusters of a kind are simulated at a size: more of the small ones, which are the harder."""
-    return 400 if nodes <= 64 else 100 if nodes <= 256 else 40 if nodes <= 512 else 24
+    """Return how many clusters of a kind are simulated at a size: what one minute of two cores allows."""
+    return 60 if nodes <= 64 else 8 if nodes <= 256 else 3 if nodes <= 512 else 2

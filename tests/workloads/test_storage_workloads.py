@@ -129,7 +129,7 @@ def test_staging_on_two_nodes_reports_every_number_that_profiles_hold(
         assert found["staged_rate_of_peers", ""] > 0
         assert found["nodes_met", ""] == 2
     place = tmp_path / "shared" / ".gpuproof" / "r" / "dataset_staging"
-    assert (place / "published" / "a").read_bytes() == blocks
+    assert (place / "objects" / "n1" / "a").read_bytes() == blocks
     assert not (place / "own" / "n1").exists()
 
 

@@ -60,6 +60,14 @@ STORAGE_CLASSES: Final = (
         default=True,
         parameters={"read-mib-per-s": "400", "write-mib-per-s": "200"},
     ),
+    # Where a site keeps its checkpoints apart from everything else.
+    _storage_class(
+        "checkpoints-rwx",
+        SHARED,
+        "Immediate",
+        default=False,
+        parameters={"read-mib-per-s": "400", "write-mib-per-s": "200"},
+    ),
     _storage_class("local-rwo", LOCAL, WAIT, default=False),
     # A faulty one: files appear late on other nodes, and every third that is written is lost.
     _storage_class(
@@ -122,8 +130,10 @@ def claim_reference(claim: Object) -> Object:
 def provisioned(claim: Object, storage_class: Object, provisioner: Provisioner) -> Object:
     """The volume that a provisioner makes for a claim; a local one is tied to the node that was selected."""
     name = f"pvc-{fields.uid(claim)}"
+    share = float((storage_class.get("parameters") or {}).get("capacity-share", "1"))
+    size = requested(claim) if share == 1 else str(int(amount("storage", requested(claim)) * share))
     spec: Object = {
-        "capacity": {"storage": requested(claim)},
+        "capacity": {"storage": size},
         "accessModes": fields.spec(claim).get("accessModes") or ["ReadWriteOnce"],
         "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy", "Delete"),
         "storageClassName": fields.name(storage_class),

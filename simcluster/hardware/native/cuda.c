@@ -34,12 +34,15 @@ static __thread CUcontext current;
 
 /* Only the devices that CUDA_VISIBLE_DEVICES names, in its order: ordinals, or UUIDs from their beginning. What names no
    device ends the list, as the real driver has it. NVML and nvidia-smi do not heed it. */
-static int read_visible(struct node *seen) {
+static int read_visible(struct node *read) {
     const char *wanted = getenv("CUDA_VISIBLE_DEVICES");
     struct gpu all[MAX_GPUS];
-    int count;
-    if (!read_node(seen)) return 0;
-    if (!wanted) return 1;
+    struct node fresh, *seen = &fresh; /* threads look at `read` meanwhile: it must never be half done */
+    int count, there = read_node(seen);
+    if (!there || !wanted) {
+        *read = fresh;
+        return there;
+    }
     memcpy(all, seen->gpus, sizeof all);
     count = seen->count;
     seen->count = 0;
@@ -53,6 +56,7 @@ static int read_visible(struct node *seen) {
         seen->gpus[seen->count++] = all[found];
         wanted += length + (wanted[length] == ',');
     }
+    *read = fresh;
     return 1;
 }
 
@@ -285,7 +289,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size) {
     void *memory;
     if (bad) return bad;
     if (!address || size == 0) return INVALID_VALUE;
-    read_node(&node);
+    read_visible(&node);
     if (used[current->device] + held(current->device) + size > (size_t)node.gpus[current->device].memory_mib << 20)
         return OUT_OF_MEMORY;
     block = malloc(sizeof *block);

@@ -13,7 +13,8 @@ static void wait_until(unsigned long long ns) {
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) {}
 }
 
-static int slot_of(int device) { return node.gpus[device].parent >= 0 ? node.gpus[device].parent : device; }
+/* A device's number among the container's physical GPUs, whatever order or part of them CUDA_VISIBLE_DEVICES asks for. */
+static int slot_of(int device) { return node.gpus[device].parent >= 0 ? node.gpus[device].parent : node.gpus[device].index; }
 
 static CUstream stream_of(CUstream stream) { return stream ? stream : &default_streams[current->device]; }
 
@@ -180,7 +181,8 @@ CUresult cuMemsetD8_v2(CUdeviceptr target, unsigned char value, size_t size) {
 }
 
 static int peers(int one, int other) {
-    return one != other && !(node.gpus[one].no_peer >> other & 1) && !(node.gpus[other].no_peer >> one & 1);
+    int first = slot_of(one), second = slot_of(other);
+    return one != other && !(node.gpus[one].no_peer >> second & 1) && !(node.gpus[other].no_peer >> first & 1);
 }
 
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
@@ -188,7 +190,7 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
     if (!bad) bad = check_device(peer);
     if (bad) return bad;
     if (!can) return INVALID_VALUE;
-    read_node(&node);
+    read_visible(&node);
     *can = peers(device, peer);
     return SUCCESS;
 }
@@ -197,7 +199,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
     CUresult bad = check_context();
     if (bad) return bad;
     if (!peer || flags != 0) return INVALID_VALUE;
-    read_node(&node);
+    read_visible(&node);
     if (!peers(current->device, peer->device)) return PEER_UNSUPPORTED;
     if (enabled[current->device] >> peer->device & 1) return 704;
     enabled[current->device] |= 1ull << peer->device;

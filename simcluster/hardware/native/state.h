@@ -16,7 +16,7 @@ struct gpu {
     int utilization, temperature, sm_clock, mem_clock;
     double power_w, power_limit_w;
     unsigned long long ecc_corrected, ecc_uncorrected, throttle, energy_mj, remap_correctable, remap_uncorrectable;
-    int max_sm_clock, pcie_gen, pcie_width, pcie_replays, remap_pending, remap_failed, lost, parent;
+    int max_sm_clock, pcie_gen, pcie_width, pcie_replays, remap_pending, remap_failed, lost, parent, index;
     char errors[TEXT];
     int context_error, launch_error, flip, hang;
     /* what the hardware can do now (MB and millions of multiply-adds' operations a second), and what ails it */
@@ -116,6 +116,7 @@ static void read_gpu(const char *line, struct gpu *gpu) {
     gpu->link_crc = (int)number_of(line, "link_crc");
     gpu->fabric = (int)number_of(line, "fabric");
     gpu->fabric_status = (int)number_of(line, "fabric_status");
+    gpu->index = (int)number_of(line, "index");
     gpu->parent = field_of(line, "parent", text)[0] ? atoi(text) : -1;
 }
 

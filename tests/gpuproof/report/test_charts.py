@@ -47,7 +47,7 @@ def test_a_chart_holds_geometry_and_text_and_nothing_that_acts(kind: str, name: 
 
 
 @given(st.text(min_size=1, max_size=40), st.floats(allow_nan=True, allow_infinity=True))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_any_name_and_number_gives_a_picture_that_parses(name: str, value: float) -> None:
     svg = charts.lines(name, [Line(name, ((1.0, value), (2.0, 1.0)))], x_title=name, y_title=name)
     assert ET.fromstring(svg).tag == "svg"
@@ -60,12 +60,12 @@ def test_a_heat_map_shades_from_the_lowest_to_the_highest() -> None:
     assert shades == ["h0", "h4", "h7", "none"]
 
 
-def network(**more: object) -> Script:
+def network() -> Script:
     """A run whose samples have sizes, pairs and GPUs."""
     script, nodes = Script(), synthetic.names(4)
     limit = synthetic.limit("nccl.busbw", "nccl", "busbw", ">= 40 GB/s", "GB/s", at={"bytes": 1 << 20})
     check = {"check": "nccl", "state": "required", "question": "Is it fast?", "why": "It is what was paid for."}
-    synthetic.begin(script, nodes, checks=[check], limits=[limit], **more)
+    synthetic.begin(script, nodes, checks=[check], limits=[limit])
     script.lines[2]["subjects"] = [{"check": "nccl", "subject": "cluster", "required": True}]
     samples = [
         {

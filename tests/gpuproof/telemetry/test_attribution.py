@@ -203,7 +203,21 @@ def test_without_a_page_under_load_nothing_is_met() -> None:
     got = judged(blind)
     assert got.verdict is Verdict.FAIL
     assert missed(got) == {"attribution"}
-    assert any("no page was read" in reason for reason in got.reasons)
+    assert any("it was on no page" in reason for reason in got.reasons)
+
+
+def test_an_exporter_that_fails_under_load_fails_and_one_that_was_not_asked_is_an_error() -> None:
+    sound = history()
+    failing, unasked = (NodeHistory("n1") for _ in range(2))
+    for each in sound.scrapes:
+        under_load = START - 1 < each.at < START + 2 * HOLD + GAP + 1
+        failing.add(Scrape("n1", "ns/exporter", each.began, each.ended, error="HTTP 500") if under_load else each)
+        if not under_load:
+            unasked.add(each)
+    assert judged(unasked).verdict is Verdict.ERROR
+    got = judged(failing)
+    assert (got.verdict, missed(got)) == (Verdict.FAIL, {"attribution"})
+    assert any("HTTP 500" in reason for reason in got.reasons)
 
 
 def test_a_load_shorter_than_two_intervals_is_none() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from simcluster.api.port import ApiError
-from simcluster.faults.admission import ForbidJobPods, LimitGpuMemory
+from simcluster.faults.admission import CapJobRetries, ForbidJobPods, LimitGpuMemory, PatchSource
 from simcluster.faults.engine import FaultEngine
-from simcluster.faults.file import FaultError, all_faults, find_faults, read_fault
+from simcluster.faults.file import FaultError, PatchWorkload, all_faults, find_faults, read_fault
 from simcluster.topology import load
 
 WANTED = {
@@ -99,3 +100,47 @@ def test_only_pods_of_jobs_are_forbidden() -> None:
     assert (refused.value.code, refused.value.reason) == (403, "Forbidden")
     own = {"metadata": {"name": "mine"}, "spec": {}}
     assert hook("pods", "CREATE", own) is own
+
+
+def test_every_exchanged_text_is_in_its_program_exactly_once() -> None:
+    folder = Path(__file__).resolve().parents[3] / "workloads"
+    patched = 0
+    for fault in all_faults():
+        sources: dict[str, str] = {}
+        for action in fault.action:
+            if isinstance(action, PatchWorkload):
+                before = sources.get(action.file) or (folder / action.file).read_text(encoding="utf-8")
+                sources[action.file] = action.applied(before)
+                assert sources[action.file] != before
+                patched += 1
+        for name, source in sources.items():
+            compile(source, name, "exec")
+    assert patched
+
+
+def test_a_text_that_is_not_there_or_there_twice_is_refused() -> None:
+    patch = PatchWorkload(do="patch-workload", file="x.py", find="a", replace="b")
+    assert patch.applied("a = 1") == "b = 1"
+    for source in ("c = 1", "a = a"):
+        with pytest.raises(FaultError, match="expected once"):
+            patch.applied(source)
+
+
+def test_only_the_named_file_of_a_new_config_map_is_exchanged() -> None:
+    hook = PatchSource("x.py", lambda source: source.replace("a", "b"))
+    made = {"metadata": {"name": "m"}, "data": {"x.py": "a", "y.py": "a"}}
+    assert hook("configmaps", "CREATE", made)["data"] == {"x.py": "b", "y.py": "a"}
+    assert made["data"] == {"x.py": "a", "y.py": "a"}
+    empty: dict[str, Any] = {"data": {}}
+    assert hook("configmaps", "UPDATE", made) is made
+    assert hook("secrets", "CREATE", made) is made
+    assert hook("configmaps", "CREATE", empty) is empty
+
+
+def test_retries_are_taken_from_jobs_that_have_some() -> None:
+    hook = CapJobRetries()
+    job = {"metadata": {"name": "j"}, "spec": {"backoffLimitPerIndex": 20, "completions": 2}}
+    assert hook("jobs", "CREATE", job)["spec"] == {"backoffLimitPerIndex": 0, "completions": 2}
+    assert job["spec"] == {"backoffLimitPerIndex": 20, "completions": 2}
+    plain: dict[str, Any] = {"metadata": {"name": "j"}, "spec": {}}
+    assert hook("jobs", "CREATE", plain) is plain

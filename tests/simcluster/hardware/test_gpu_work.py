@@ -179,6 +179,13 @@ def test_counters_tell_the_work_of_the_gpu_that_did_it(container: Container) -> 
     assert (xid, nothing) == (0, (0, 0))
 
 
+def test_work_is_counted_for_the_gpu_that_a_process_was_confined_to(container: Container) -> None:
+    program = f"import os\nos.environ['CUDA_VISIBLE_DEVICES'] = {container.node.gpus[1].uuid!r}\n" + PRELUDE
+    seen = container.run(COUNTERS.replace("gpus[0]", "gpus[1]"), prelude=program)
+    assert seen["activity"][0] == 0
+    assert seen["activity"][1] > 0
+
+
 def test_counters_can_stand_still_be_anothers_or_hold_foreign_work(container: Container) -> None:
     container.node.change(0, counters_frozen=True)
     container.node.change(1, foreign_percent=40)
@@ -259,3 +266,48 @@ except CudaError as error:
     out = error.code
 """
     assert container.run(program, prelude="import json\n") == code
+
+
+WORKLOADS = """
+import os
+os.environ["GPUPROOF_PARAMS"] = json.dumps({"iterations": 100, "copies": 1, "copy_mib": 1, "wait_s": 0.1,
+                                            "idle_s": 0.05, "load_s": 0.1})
+from workloads import gpu_health, gpu_load
+for program in (gpu_health, gpu_load):
+    found = program.measure()
+    out |= {"facts": {**out.get("facts", {}), **found.facts}}
+    out |= {sample.metric: sample.value for sample in found.samples if sample.at["gpu"] == 1} | out
+"""
+XID_95 = "gpu 1: XID 95: uncontained memory error: other programs may be affected; drain the node and reset the GPU"
+
+
+def test_the_programs_report_a_sound_node_as_sound(container: Container) -> None:
+    seen = container.run(WORKLOADS)
+    facts = seen["facts"]
+    assert {name: fact for name, fact in facts.items() if name.startswith("xid")} == {
+        "xid_before": ["none"],
+        "xid_during": ["none"],
+        "xid_of_applications": ["none"],
+    }
+    assert (facts["nvml_error"], facts["work_error"], facts["load_error"]) == ("none", "none", ["none"])
+    assert (facts["ecc_enabled"], facts["recovery_action"]) == ([True, True], ["none", "none"])
+    assert facts["load_attributed"] == [True, True]
+    assert (seen["pcie_width"], seen["pcie_generation"], seen["nvlinks_up"], seen["nvlink_speed"]) == (16, 5, 4, 25)
+    assert "retired_pages" not in seen
+
+
+def test_an_old_xid_is_told_from_one_that_came_while_the_gpu_worked(container: Container) -> None:
+    container.node.change(0, xid=79)
+    container.node.change(1, xid_at_load=95, pcie_width=8)
+    seen = container.run(WORKLOADS)
+    assert [text[:13] for text in seen["facts"]["xid_before"]] == ["gpu 0: XID 79"]
+    assert seen["facts"]["xid_during"] == [XID_95]
+    assert seen["pcie_width"] == 8
+
+
+def test_a_gpu_off_the_bus_is_an_error_of_nvml_and_no_silence(container: Container) -> None:
+    container.node.change(1, lost=True)
+    facts = container.run(WORKLOADS, prelude="import json\nout = {}\n")["facts"]
+    assert "GPU is lost" in facts["nvml_error"]
+    assert facts["load_error"] != ["none"]
+    assert "xid_during" not in facts

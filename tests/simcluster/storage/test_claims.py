@@ -31,11 +31,46 @@ verdict = "FAIL"
 """
 
 
+WRITES = """
+import errno, os
+try:
+    open('a', 'w').write('x' * 70000)
+except OSError as error:
+    print(errno.errorcode[error.errno])
+"""
+READS = """
+data = open('a', 'rb').read(70000)
+print(len(data), data.count(b'x'))
+"""
+ONE_NODE = """
+id = "one-node"
+title = "t"
+mechanism = "m"
+source = "this test"
+[[action]]
+do = "trouble-storage"
+storage_class = "shared-faulty"
+node = "gpu-02"
+settings = { flip_every = 1 }
+[[action]]
+do = "trouble-storage"
+storage_class = "shared-faulty"
+node = "gpu-04"
+settings = { full_after_bytes = 65536 }
+[[expects]]
+check = "c"
+subject = "all"
+verdict = "FAIL"
+"""
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimulatedCluster]:
     folder = tmp_path_factory.mktemp("storage")
     (folder / "stale-storage.toml").write_text(FAULT)
+    (folder / "one-node.toml").write_text(ONE_NODE)
     arguments = ["--time-scale", "0.05", "--fault", str(folder / "stale-storage.toml")]
+    arguments += ["--fault", str(folder / "one-node.toml")]
     with running(folder / "run", *arguments) as started:
         yield started
 
@@ -83,6 +118,17 @@ def test_two_nodes_share_one_file_system_of_the_size_that_was_asked_for(ns: Name
     user(ns, "reader", "cat b; stat -c %h c; head -c 9000000 /dev/zero > big; echo $?", node="gpu-02")
     assert ns.log("reader").split()[:2] == ["hello", "2"]
     assert "No space left on device" in ns.log("reader")
+
+
+def test_a_fault_of_one_node_leaves_the_others_their_rates_and_their_data(ns: Namespace) -> None:
+    claim(ns, storage_class="shared-faulty", visible_after_s="0", lose_every="0")
+    user(ns, "writer", WRITES, node="gpu-01")
+    user(ns, "right", READS, node="gpu-03")
+    user(ns, "damaged", READS, node="gpu-02")
+    assert ns.log("right").split() == ["70000", "70000"]
+    assert ns.log("damaged").split() == ["70000", "69999"], "one bit on the way, for this node alone"
+    user(ns, "full", WRITES.replace("'a'", "'b'"), node="gpu-04")
+    assert ns.log("full").strip() == "ENOSPC"
 
 
 def test_a_rate_holds_and_idle_time_earns_credit(ns: Namespace) -> None:

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from simcluster.objectstore import ObjectStore, block
+from simcluster.objectstore import ObjectStore, Trouble, block
 from tests.simcluster.node.cluster_process import Namespace
 from tests.simcluster.storage.test_claims import cluster, ns
 
@@ -44,6 +44,32 @@ async def test_objects_are_stored_listed_read_in_part_and_deleted(url: str) -> N
             assert await answer.json() == {"objects": [{"key": "a/b.bin", "bytes": len(data)}]}
         assert (await session.delete(f"{url}/sets/a/b.bin")).status == 204
         assert (await session.get(f"{url}/sets/a/b.bin")).status == 404
+
+
+async def test_a_node_in_trouble_is_served_wrongly_and_nobody_else(tmp_path: Path) -> None:
+    nodes = {"127.0.0.1": "n1", "127.0.0.2": "n2"}
+
+    async def node_of(address: str | None) -> str:
+        return nodes.get(address or "", "")
+
+    store = ObjectStore(tmp_path / "objects", node_of)
+    sock = socket.create_server(("127.0.0.1", 0))
+    await store.start(sock)
+    address = f"http://127.0.0.1:{sock.getsockname()[1]}/synthetic/s/1000"
+    store.trouble("n1", Trouble(status=503, times=1))
+    store.trouble("n2", Trouble(flip=True, length_change=-10))
+    try:
+        async with aiohttp.ClientSession() as first:
+            assert [(await first.get(address)).status for _ in range(2)] == [503, 200]
+            whole = await (await first.get(address)).read()
+        connector = aiohttp.TCPConnector(local_addr=("127.0.0.2", 0))
+        async with aiohttp.ClientSession(connector=connector) as second:
+            other = await (await second.get(address)).read()
+    finally:
+        await store.stop()
+        sock.close()
+    assert len(other) == 990
+    assert [at for at in range(990) if other[at] != whole[at]] == [500]
 
 
 async def test_synthetic_objects_are_the_same_at_every_read_and_in_every_part(url: str) -> None:

@@ -1,0 +1,222 @@
+"""One training Job as it runs: its pods by a watch, the lines of rank 0 by following its log, whichever pod it is in.
+
+Owns what was seen and when. It must not know why it is watched, a limit or a verdict.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuproof.cluster import raw
+from gpuproof.cluster.port import JOBS, PODS, SERVICES, Cluster, ClusterError, Watch, WatchEvent
+from gpuproof.continuation import Line
+from gpuproof.failure import JobFailure, Reason
+from gpuproof.line_stream import LineStream, LineStreamError
+from gpuproof.manifests import JOB_LABEL, MEASURE, Renderer, TrainingJob
+from gpuproof.pod_outcome import OnTheWay, classify
+
+_JOIN_S = 5.0
+_INDEX = "batch.kubernetes.io/job-completion-index"
+_LOG_LINES, _LOG_BYTES = 60, 16 << 10
+
+
+@dataclass
+class RankPod:
+    """One pod of one index, and when it was first seen to be made, placed, running and gone (the harness's clock)."""
+
+    name: str
+    index: int
+    created_s: float
+    node: str = ""
+    scheduled_s: float | None = None
+    running_s: float | None = None
+    gone_s: float | None = None
+    succeeded: bool = False
+    last: raw.Raw = field(default_factory=dict)
+
+    @property
+    def runs(self) -> bool:
+        """Whether its container runs now."""
+        return self.running_s is not None and self.gone_s is None
+
+
+class TrainingWatch:
+    """Creates the Job with its Service, and gathers `lines` and `pods` whenever `take` is called; always `close` it."""
+
+    def __init__(
+        self, cluster: Cluster, renderer: Renderer, job: TrainingJob, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.job, self.cluster, self.clock = job, cluster, clock
+        self._renderer, self.namespace = renderer, renderer.namespace
+        self.lines: list[Line] = []
+        self.pods: dict[str, RankPod] = {}
+        self.ended = False
+        """Whether the trainer has said that nothing follows."""
+        self.broken: JobFailure | None = None
+        """Why nothing more can be learned of this Job; None while it can."""
+        self.given_up = ""
+        """Why the Job makes no more pods, in its controller's words; "" while it does."""
+        self.copies = 1
+        self._inbox: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._watches: list[Watch] = []
+        self._streams: dict[str, LineStream] = {}
+        self._silent: set[str] = set()
+
+    def start(self) -> None:
+        """Create what is needed and begin to watch; raises `ClusterError`."""
+        service, job = self._renderer.training(self.job)
+        self.cluster.create(SERVICES, service, namespace=self.namespace)
+        self.cluster.create(JOBS, job, namespace=self.namespace)
+        pods = self.cluster.watch(PODS, namespace=self.namespace, label_selector=f"{JOB_LABEL}={self.job.name}")
+        jobs = self.cluster.watch(JOBS, namespace=self.namespace, field_selector=f"metadata.name={self.job.name}")
+        self._watches = [pods, jobs]
+        self._run(PODS.plural, pods)
+        self._run(JOBS.plural, jobs)
+
+    def close(self) -> None:
+        """Delete the Job and the Service, stop watching; raises nothing of the cluster's."""
+        for resource in (JOBS, SERVICES):
+            try:
+                self.cluster.delete(resource, self.job.name, namespace=self.namespace)
+            except ClusterError:
+                continue  # the run's namespace goes at its end, and this with it
+        for watch in self._watches:
+            watch.close()
+        for stream in self._streams.values():
+            stream.close()
+        for thread in self._threads:
+            thread.join(_JOIN_S)
+
+    @property
+    def speaking(self) -> bool:
+        """Whether the log of a rank 0 is still being read."""
+        return bool(self._streams.keys() - self._silent)
+
+    def take(self, timeout_s: float) -> None:
+        """Wait at most so long for news and take in all there are."""
+        try:
+            item = self._inbox.get(timeout=max(0.0, timeout_s))
+            while True:
+                self._on(*item)
+                item = self._inbox.get_nowait()
+        except queue.Empty:
+            return
+
+    def pod_of(self, index: int) -> RankPod | None:
+        """The newest pod of an index."""
+        found = [pod for pod in self.pods.values() if pod.index == index]
+        return max(found, key=lambda pod: pod.created_s, default=None)
+
+    def log_of(self, pod: str) -> str:
+        """The end of a pod's log as evidence."""
+        try:
+            return self.cluster.read_log(self.namespace, pod, MEASURE, tail_lines=_LOG_LINES, limit_bytes=_LOG_BYTES)
+        except ClusterError as error:
+            return f"(no log: {error.message})"
+
+    def _run(self, kind: str, source: Watch | LineStream) -> None:
+        thread = threading.Thread(target=self._read, args=(kind, source), name=f"training-{kind}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _read(self, kind: str, source: Watch | LineStream) -> None:
+        try:
+            for item in source:
+                self._inbox.put((kind, item if isinstance(item, WatchEvent) else Line(self.clock(), item)))
+            self._inbox.put((kind, None))
+        except (ClusterError, LineStreamError) as error:
+            self._inbox.put((kind, error))
+
+    def _on(self, kind: str, item: WatchEvent | Line | ClusterError | LineStreamError | None) -> None:
+        if isinstance(item, Line):
+            self.lines.append(item)
+        elif isinstance(item, WatchEvent):
+            (self._on_job if kind == JOBS.plural else self._on_pod)(item)
+        elif isinstance(item, ClusterError):
+            self.broken = JobFailure(item.reason, f"the pods of {self.job.name} cannot be watched: {item.message}")
+        elif isinstance(item, LineStreamError):
+            self._silent.add(kind)
+            self._on_stream_end(kind, item)
+        elif kind in self._streams:
+            self._silent.add(kind)
+            self.ended = self.ended or self._streams[kind].ended
+
+    def _on_stream_end(self, kind: str, error: LineStreamError) -> None:
+        """A stream without an end is what a killed pod leaves; anything else that goes wrong with it is an error."""
+        if error.reason in (Reason.NONZERO_EXIT, Reason.POD_DELETED):
+            return
+        self.broken = JobFailure(error.reason, f"the lines of {kind} cannot be trusted: {error.message}")
+
+    def _on_job(self, event: WatchEvent) -> None:
+        for kind in ("Failed", "FailureTarget"):
+            condition = raw.condition(event.object, kind)
+            if raw.text(condition, "status") == "True":
+                self.given_up = f"{raw.text(condition, 'reason')}: {raw.text(condition, 'message')}"
+        failed = raw.text(event.object, "status", "failedIndexes")
+        if failed and not self.given_up:
+            self.given_up = f"the Job does not replace the pod of index {failed}"
+
+    def _on_pod(self, event: WatchEvent) -> None:
+        now, obj = self.clock(), event.object
+        name = raw.text(obj, "metadata", "name")
+        if event.type == "DELETED":
+            if name in self.pods and self.pods[name].gone_s is None:
+                self.pods[name].gone_s = now
+            return
+        index = raw.words(obj, "metadata", "annotations").get(_INDEX, "")
+        if not index.isdigit():
+            return
+        pod = self.pods.setdefault(name, RankPod(name, int(index), now))
+        pod.last = obj
+        self._stamp(pod, obj, now)
+        running = sum(other.index == pod.index and other.runs for other in self.pods.values())
+        self.copies = max(self.copies, running)
+        if pod.index == 0 and pod.runs and name not in self._streams:
+            self._streams[name] = LineStream(self.cluster, self.namespace, name, MEASURE)
+            self._run(name, self._streams[name])
+
+    def _stamp(self, pod: RankPod, obj: raw.Raw, now: float) -> None:
+        pod.node = raw.text(obj, "spec", "nodeName")
+        if pod.node and pod.scheduled_s is None:
+            pod.scheduled_s = now
+        state: Mapping[str, Any] = {}
+        for status in raw.objects(obj, "status", "containerStatuses"):
+            state = raw.mapping(status, "state")
+        if pod.running_s is None and (raw.mapping(state, "running") or raw.mapping(state, "terminated")):
+            pod.running_s = now
+        phase = raw.text(obj, "status", "phase")
+        if pod.gone_s is None and (raw.mapping(state, "terminated") or phase in ("Failed", "Succeeded")):
+            pod.gone_s = now
+        pod.succeeded = phase == "Succeeded" or raw.whole(state, "terminated", "exitCode") == 0
+
+    def trouble(self) -> JobFailure | None:
+        """What keeps a pod of the Job from running, by its status; None where nothing does."""
+        for pod in self.pods.values():
+            if pod.running_s is None:
+                outcome = classify(pod.last)
+                if isinstance(outcome, JobFailure):
+                    return outcome
+        return None
+
+    def waiting_for(self) -> str:
+        """What has not happened yet, in words, for a deadline that passed."""
+        said = []
+        for index in range(self.job.pods):
+            pod = self.pod_of(index)
+            if pod is None:
+                said.append(f"index {index} has no pod")
+            elif not pod.runs:
+                outcome = classify(pod.last)
+                trouble = outcome.trouble if isinstance(outcome, OnTheWay) else ""
+                said.append(f"{pod.name} does not run{': ' + trouble if trouble else ''}")
+        if self.given_up:
+            said.append(self.given_up)
+        last = self.lines[-1].value if self.lines else {}
+        shown = {key: last[key] for key in ("e", "at", "step") if key in last}
+        return "; ".join([*said, f"the last line of rank 0 is {shown or 'none'}"])

@@ -1,0 +1,80 @@
+"""The trainer outside pods: it goes on bit for bit after kills, and each faulty one is named by what it breaks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simcluster.faults.file import all_faults
+from workloads import training_checkpoint as checkpoint
+
+REHEARSED = {
+    fault.id: fault.expects[0].names
+    for fault in all_faults()
+    if all(action.do == "patch-workload" for action in fault.action)
+    and fault.expects[0].check not in ("checkpoint_elsewhere",)
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_clean_trainings_pass_and_every_faulty_trainer_is_named_by_what_it_breaks(tmp_path: Path) -> None:
+    out = tmp_path / "came.json"
+    command = [sys.executable, "-W", "ignore", "-m", "tests.workloads.training_outside", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=580, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    came: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    clean = {name: one["verdict"] for name, one in came.items() if name.startswith("clean")}
+    assert len(clean) == 4
+    assert set(clean.values()) == {"PASS"}, done.stdout
+    assert came.keys() - clean.keys() == REHEARSED.keys()
+    for fault, names in REHEARSED.items():
+        assert came[fault]["verdict"] == "FAIL", (fault, came[fault])
+        assert names, fault
+        assert any(names in reason for reason in came[fault]["reasons"]), (fault, names, came[fault])
+
+
+def marked(folder: Path, step: int, **files: bytes) -> Path:
+    path = folder / checkpoint.name_of(step)
+    path.mkdir(parents=True)
+    entries = {}
+    for name, content in files.items():
+        (path / name).write_bytes(content)
+        entries[name] = checkpoint.described(str(path / name))
+    checkpoint.write_marker(str(path), json.dumps({"step": step, "world": 1, "files": entries}))
+    return path
+
+
+def test_a_marker_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = marked(tmp_path, 12, shard=b"numbers")
+    assert checkpoint.steps_in(str(tmp_path)) == [12]
+    assert checkpoint.read_marker(str(path)) == ({"shard": (7, checkpoint.described(str(path / "shard"))[1])}, "")
+    whole = (path / checkpoint.MARKER).read_bytes()
+    for length in range(len(whole)):
+        (path / checkpoint.MARKER).write_bytes(whole[:length])
+        files, why = checkpoint.read_marker(str(path))
+        assert (files, bool(why)) == ({}, True), length
+    (path / checkpoint.MARKER).unlink()
+    assert checkpoint.read_marker(str(path)) == ({}, checkpoint.NO_MARKER)
+
+
+def test_a_content_is_described_by_all_its_bytes(tmp_path: Path) -> None:
+    file = tmp_path / "shard"
+    file.write_bytes(b"0123456789")
+    first = checkpoint.described(str(file))
+    file.write_bytes(b"0123456788")
+    assert first[0] == checkpoint.described(str(file))[0] == 10
+    assert first[1] != checkpoint.described(str(file))[1]
+
+
+def test_parts_have_one_checksum_each_and_names_count() -> None:
+    sums = {"weights.a": "1", "weights.b": "2", "rank-0.random.torch": "3", "rank-1.random.torch": "3"}
+    parts = checkpoint.by_part(sums)
+    assert set(parts) == {"weights", "rank-0.random", "rank-1.random"}
+    assert checkpoint.by_part({**sums, "weights.b": "9"})["weights"] != parts["weights"]
+    assert checkpoint.by_part({key: sums[key] for key in sums if key != "weights.b"})["weights"] != parts["weights"]

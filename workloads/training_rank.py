@@ -1,0 +1,337 @@
+"""One rank of a training run: joins the others, goes on from the newest complete checkpoint, trains, saves, leaves.
+
+Owns the order of these things and what is said about them. It must not know why it was killed, or how it is judged.
+Python 3.9 syntax; torch.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import os
+import signal
+import struct
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.nn.parallel import DistributedDataParallel
+
+from workloads import training_checkpoint as checkpoint
+from workloads.training_model import Shape, Trainee
+
+Say = Callable[[Mapping[str, Any]], None]
+
+EXIT_PEER_LEAVES = 75
+EXIT_LEAVES = 143
+_RETRY_S = 0.2
+_stores: Any = dist
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which rank this is, of how many, and where the others meet."""
+
+    rank: int
+    world: int
+    local_rank: int
+    master: str
+    port: int
+    node: str
+    pod: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to save, and where to stand still and be killed: (where: "step" or "save", the step, the rank)."""
+
+    folder: str
+    save_every: int
+    modes: List[str]
+    keep: int
+    visible_within_s: float
+    join_s: float
+    collective_s: float
+    holds: Tuple[Tuple[str, int, int], ...] = ()
+    hold_s: float = 0.0
+    damages: Tuple[str, ...] = ()
+    """Damages to try on copies of the newest checkpoint at the end."""
+    raw_bytes: int = 0
+    """How much to write and read without a checkpoint at the end, over all ranks."""
+
+
+class Rank:
+    """A rank at work."""
+
+    def __init__(self, place: Place, shape: Shape, plan: Plan, device: Any, say: Say) -> None:
+        self.place, self.shape, self.plan, self.device = place, shape, plan, device
+        self.say: Say = say if place.rank == 0 else lambda _: None
+        self._leaving = threading.Event()
+        self._saving: Optional[_Background] = None
+        signal.signal(signal.SIGTERM, lambda *_: self._leaving.set())
+
+    def run(self) -> int:
+        """Train to the end; the exit code of this rank."""
+        began = time.monotonic()
+        self._join(began)
+        place, plan = self.place, self.plan
+        patience = dt.timedelta(seconds=plan.collective_s)
+        self._group = dist.new_group(backend="gloo", timeout=patience)
+        # A group of their own: a save in the background must not take part in the steps' exchanges, nor they in its.
+        saving = dist.new_group(backend="gloo", timeout=patience)
+        self.checkpoints = checkpoint.Checkpoints(
+            plan.folder, saving, visible_within_s=plan.visible_within_s, keep=plan.keep
+        )
+        self.trainee = Trainee(self.shape, place.rank, place.world, self.device)
+        self._resume()
+        on = [self.device.index] if self.device.type == "cuda" else None
+        self._model = DistributedDataParallel(self.trainee.model, device_ids=on)
+        code = self._train()
+        if code == 0:
+            self._finish()
+        dist.destroy_process_group()
+        return code
+
+    # -- together ------------------------------------------------------------------------------------------------------
+
+    def _join(self, began: float) -> None:
+        """Meet the others in a round that is whole and closed: a second copy of a rank cannot slip into it."""
+        place, plan = self.place, self.plan
+        store, nonce = _meet(place, plan.join_s)
+        backend = "nccl" if self.device.type == "cuda" else "gloo"
+        dist.init_process_group(
+            backend,
+            store=_stores.PrefixStore(nonce, store),
+            rank=place.rank,
+            world_size=place.world,
+            timeout=dt.timedelta(seconds=plan.collective_s),
+        )
+        where: List[Any] = [None] * place.world
+        dist.all_gather_object(where, {"node": place.node, "pod": place.pod})
+        self.say({"e": "joined", "world": dist.get_world_size(), "where": where, "s": time.monotonic() - began})
+
+    def _resume(self) -> None:
+        began = time.monotonic()
+        trainee = self.trainee
+        found = self.checkpoints.newest()
+        refused = [[step, why] for step, why in found.refused]
+        if found.step is None:
+            self.say({"e": "fresh", "refused": refused})
+            return
+        # Said before it is read: what cannot be read must not be chosen either.
+        self.say({"e": "chose", "step": found.step, "refused": refused})
+        shared, own = trainee.shared_state(), trainee.own_state()
+        self.checkpoints.read(found.step, shared, own)
+        trainee.restore(shared, own)
+        seconds = time.monotonic() - began
+        said = {
+            "e": "resumed",
+            "step": trainee.step,
+            "from": found.step,
+            "refused": refused,
+            "sums": checkpoint.by_part(self._sums()),
+        }
+        self.say({**said, "bytes": found.bytes, "s": seconds})
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def _train(self) -> int:
+        trainee, plan = self.trainee, self.plan
+        while trainee.step < self.shape.steps:
+            rate = trainee.learning_rate
+            ids = trainee.loader.next_ids()
+            loss = self._optimise(trainee.batch(ids))
+            holding = self._stands("step")
+            leaving = self._tell(loss, rate, ids)
+            if holding:
+                self._hold()
+            if any(leaving):
+                self._save("sync")
+                self.say({"e": "left", "step": trainee.step})
+                self._settle()
+                return EXIT_LEAVES if leaving[self.place.rank] else EXIT_PEER_LEAVES
+            if trainee.step % plan.save_every == 0:
+                self._save(plan.modes[trainee.step // plan.save_every % len(plan.modes)])
+        self._settle()
+        return 0
+
+    def _optimise(self, batch: Any) -> float:
+        trainee = self.trainee
+        trainee.optimizer.zero_grad()
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
+            loss = self._model(batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(trainee.model.parameters(), self.shape.clip_norm)
+        trainee.optimizer.step()
+        trainee.schedule.step()
+        trainee.step += 1
+        trainee.optimizer_steps += 1
+        return float(loss.detach())
+
+    def _tell(self, loss: float, rate: float, ids: List[int]) -> List[bool]:
+        """One line for all ranks; which of them are to leave, as everyone then knows."""
+        mine = torch.tensor([_bits(loss), _hash(ids), int(self._leaving.is_set())], dtype=torch.int64)
+        all_ = [torch.zeros_like(mine) for _ in range(self.place.world)]
+        dist.all_gather(all_, mine, group=self._group)
+        rows = [[int(number) for number in row] for row in all_]
+        line = {"e": "step", "step": self.trainee.step, "loss": ["%016x" % row[0] for row in rows]}
+        line.update({"lr": "%016x" % _bits(rate), "ids": ["%012x" % row[1] for row in rows]})
+        self.say({**line, "opt": self.trainee.optimizer_steps})
+        return [bool(row[2]) for row in rows]
+
+    def _stands(self, where: str) -> bool:
+        """Whether this rank is to stand still here, the first time only. Asked before rank 0 tells of the place: the
+        kill may come at once after that, and whoever comes back must not stand still again."""
+        plan, trainee = self.plan, self.trainee
+        if (where, trainee.step, self.place.rank) not in plan.holds:
+            return False
+        been = os.path.join(plan.folder, "held-%s-%d" % (where, trainee.step))
+        if os.path.exists(been):
+            return False
+        with open(been, "w", encoding="utf-8") as file:
+            os.fsync(file.fileno())
+        return True
+
+    def _hold(self) -> None:
+        """Stand still until the kill comes; whoever waits for this rank stands still too."""
+        self._leaving.wait(self.plan.hold_s)
+
+    # -- saves ---------------------------------------------------------------------------------------------------------
+
+    def _save(self, mode: str) -> None:
+        self._settle()
+        trainee = self.trainee
+        holding = self._stands("save")
+        step, sums = trainee.step, checkpoint.by_part(self._sums())
+        self.say({"e": "save", "at": "begin", "step": step, "mode": mode})
+        began = time.monotonic()
+        shared, own = trainee.shared_state(), trainee.own_state()
+        if mode == "sync":
+            saved = self.checkpoints.write(step, shared, own, self._hold if holding else _nothing)
+            self._say_saved(step, mode, saved, time.monotonic() - began, sums)
+            return
+        shared, own = checkpoint.copied(shared), checkpoint.copied(own)
+
+        def work() -> None:
+            saved = self.checkpoints.write(step, shared, own, _nothing)
+            self._say_saved(step, mode, saved, blocked_s, sums)
+
+        blocked_s = time.monotonic() - began
+        self._saving = _Background(work)
+
+    def _settle(self) -> None:
+        """Wait for a save in the background; its failure is this rank's."""
+        saving, self._saving = self._saving, None
+        if saving is not None:
+            saving.wait()
+
+    def _say_saved(
+        self, step: int, mode: str, saved: checkpoint.Saved, blocked_s: float, sums: Mapping[str, Any]
+    ) -> None:
+        line = {"e": "save", "at": "end", "step": step, "mode": mode, "bytes": saved.bytes, "sums": dict(sums)}
+        self.say({**line, "s": saved.seconds, "blocked_s": blocked_s, "visible_s": saved.visible_s})
+
+    def _sums(self) -> Dict[str, Any]:
+        """A checksum of every tensor that all ranks share, and of each rank's own ones; every rank calls it."""
+        own: List[Any] = [None] * self.place.world
+        dist.all_gather_object(own, checkpoint.checksums(self.trainee.own_state()), group=self._group)
+        found = checkpoint.checksums(self.trainee.shared_state())
+        found.update(
+            {"rank-%d.%s" % (rank, name): sum_ for rank, sums in enumerate(own) for name, sum_ in sums.items()}
+        )
+        return found
+
+    def _finish(self) -> None:
+        if self.plan.raw_bytes:
+            self.say({"e": "raw", **self.checkpoints.raw(self.plan.raw_bytes)})
+        for damage in self.plan.damages:
+            self._try_damaged(damage)
+        sums = self._sums()
+        self.say({"e": "final", "step": self.trainee.step, "sums": sums, "left_bytes": self.checkpoints.left_bytes()})
+
+    def _try_damaged(self, damage: str) -> None:
+        """What the way back makes of the two newest checkpoints when the newest is damaged like this."""
+        place, trainee = self.place, self.trainee
+        folder = self.plan.folder + "-" + damage
+        newest = self.checkpoints.prepare_damaged(folder, damage)
+        try:
+            checkpoints = self.checkpoints.at(folder)
+            found = checkpoints.newest()
+            shared, own = trainee.shared_state(), trainee.own_state()
+            shared = checkpoint.copied(shared)
+            own = checkpoint.copied(own)
+            if found.step is not None:
+                checkpoints.read(found.step, shared, own)
+            came = "began anew" if found.step is None else "loaded" if found.step == newest else "fell back"
+            why = dict(found.refused).get(newest, "")
+        except (checkpoint.NotAsWritten, CheckpointException, RuntimeError, OSError, ValueError) as error:
+            came, why = "refused", str(error)[:200]
+        outcomes: List[Any] = [None] * place.world
+        dist.all_gather_object(outcomes, came, group=self._group)
+        self.checkpoints.forget(folder)
+        self.say({"e": "damaged", "how": damage, "outcome": sorted(set(outcomes)), "why": why})
+
+
+class _Background:
+    """A function in a thread whose exception is not lost."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work, self._error = work, None  # type: Callable[[], None], Optional[BaseException]
+        self._thread = threading.Thread(target=self._run, name="save")
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
+            self._error = error
+
+    def wait(self) -> None:
+        """Until it is done; raises what it raised."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+
+def _meet(place: Place, within_s: float) -> Any:
+    """(store, name of the round) once all ranks are there, each once; raises when they are not in time."""
+    until = time.monotonic() + within_s
+    last: Optional[BaseException] = None
+    while time.monotonic() < until:
+        try:
+            return _one_round(place, max(1.0, until - time.monotonic()))
+        except (RuntimeError, ValueError, OSError) as error:  # torch's errors of stores are RuntimeErrors
+            last = error
+            time.sleep(_RETRY_S)
+    raise RuntimeError("rank %d did not meet the others within %g s: %s" % (place.rank, within_s, last))
+
+
+def _one_round(place: Place, within_s: float) -> Any:
+    first = place.rank == 0
+    wait = dt.timedelta(seconds=within_s if first else min(within_s, 5.0))
+    store = _stores.TCPStore(place.master, place.port, None, first, wait, wait_for_workers=False)
+    if first:
+        store.set("round", uuid.uuid4().hex)
+    nonce = store.get("round").decode("ascii")
+    if store.add("%s/%d" % (nonce, place.rank), 1) != 1:
+        raise RuntimeError("rank %d has been here already: the round is over, or this is a second copy" % place.rank)
+    others = ["%s/%d" % (nonce, rank) for rank in range(place.world)]
+    store.wait(others, dt.timedelta(seconds=within_s))
+    return store, nonce
+
+
+def _nothing() -> None:
+    pass
+
+
+def _bits(value: float) -> int:
+    return int(struct.unpack("<q", struct.pack("<d", value))[0])
+
+
+def _hash(ids: List[int]) -> int:
+    return int.from_bytes(hashlib.sha256(repr(ids).encode("ascii")).digest()[:6], "big")
