@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpuproof.profile import THRESHOLDS
 from gpuproof.record import read_record
 from gpuproof.selftest import run_once
 
@@ -33,11 +32,9 @@ def test_no_rdma_is_not_applicable_and_the_rest_runs(tmp_path: Path) -> None:
 
 
 def test_a_resource_that_the_profile_does_not_name_is_asked_for(tmp_path: Path) -> None:
-    left_out = 'resource = "rdma/ib", '
-    text = (THRESHOLDS / "simulated.toml").read_text(encoding="utf-8")
-    assert left_out in text
     profile = tmp_path / "nameless.toml"
-    profile.write_text(text.replace(left_out, ""), encoding="utf-8")
+    fabric = 'rdma = { per_node = 2, rate_gbps = 2.5, link_layer = "Ethernet" }'
+    profile.write_text(f"{SITE}\n[cluster]\n{fabric}\n", encoding="utf-8")
     reached = run_once((), tmp_path / "run", profile)
     assert reached.exit_code == 2, reached.output
     assert "rdma/ib on gpu-01, gpu-02, gpu-03 and 1 more" in " ".join(reached.output.split())
