@@ -48,6 +48,7 @@ def test_public_names() -> None:
         "ReadPrometheus",
         "RunExperiment",
         "RunWorkload",
+        "TryClaims",
     ]
     assert sorted(gpuproof.__all__) == expected
     assert all(hasattr(gpuproof, name) for name in expected)
