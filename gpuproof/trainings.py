@@ -109,6 +109,8 @@ class Trainings:
         order = list(Kill)
         wanted = {Kill(name) for name in self.pending() if name in set(Kill)} | {Kill(question)}
         self._kill([kill for kill in order if kill in wanted and str(kill) not in self._answers])
+        if question not in self._answers:
+            self._kill([Kill(question)])  # an earlier kill was not survived: this one gets a training of its own
         failed = JobFailure(Reason.HARNESS_ERROR, f"{question}: the training ended before this kill was its turn")
         self._answers.setdefault(question, failed)
 
