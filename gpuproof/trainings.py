@@ -91,6 +91,7 @@ class Trainings:
         except ClusterError as error:
             self._answers[question] = JobFailure(error.reason, error.message)
         except UnfitReference as error:
+            self._answers = {key: one for key, one in self._answers.items() if isinstance(one, Measurement)}
             self._answers[question] = error.measurement
         return self._answers[question]
 
@@ -109,6 +110,8 @@ class Trainings:
         order = list(Kill)
         wanted = {Kill(name) for name in self.pending() if name in set(Kill)} | {Kill(question)}
         self._kill([kill for kill in order if kill in wanted and str(kill) not in self._answers])
+        if question not in self._answers:
+            self._kill([Kill(question)])  # an earlier kill was not survived: this one gets a training of its own
         failed = JobFailure(Reason.HARNESS_ERROR, f"{question}: the training ended before this kill was its turn")
         self._answers.setdefault(question, failed)
 
@@ -158,6 +161,8 @@ class Trainings:
             training.rest(rest if survived else None)
         finally:
             watch.close()
+        if any(isinstance(self._answers.get(one.kill), JobFailure) for one in planned):
+            self._wanted()  # where the uninterrupted one broke too, that is what there is to say
         if last_step(watch.lines) >= last_step(self._lines):
             self._lines, self._folder = list(watch.lines), name
 

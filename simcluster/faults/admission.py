@@ -58,7 +58,7 @@ class CapJobRetries:
 
     def __call__(self, resource: str, operation: Operation, obj: Object) -> Object:
         """The Job without retries; anything else as it is."""
-        if resource != "jobs" or operation != "CREATE" or not obj["spec"].get("backoffLimitPerIndex"):
+        if resource != "jobs.batch" or operation != "CREATE" or not obj["spec"].get("backoffLimitPerIndex"):
             return obj
         return {**obj, "spec": {**obj["spec"], "backoffLimitPerIndex": 0}}
 

@@ -140,7 +140,7 @@ def test_only_the_named_file_of_a_new_config_map_is_exchanged() -> None:
 def test_retries_are_taken_from_jobs_that_have_some() -> None:
     hook = CapJobRetries()
     job = {"metadata": {"name": "j"}, "spec": {"backoffLimitPerIndex": 20, "completions": 2}}
-    assert hook("jobs", "CREATE", job)["spec"] == {"backoffLimitPerIndex": 0, "completions": 2}
+    assert hook("jobs.batch", "CREATE", job)["spec"] == {"backoffLimitPerIndex": 0, "completions": 2}
     assert job["spec"] == {"backoffLimitPerIndex": 20, "completions": 2}
     plain: dict[str, Any] = {"metadata": {"name": "j"}, "spec": {}}
-    assert hook("jobs", "CREATE", plain) is plain
+    assert hook("jobs.batch", "CREATE", plain) is plain
