@@ -20,6 +20,7 @@ _NEXT = {
     Reason.GPU_RUNTIME_FAILED: "look at the node's driver and container toolkit, which must be of one version",
     Reason.CREATE_ERROR: "check the image, the command and the profile's [pod] patch",
     Reason.SANDBOX_FAILED: "check the node's container runtime, runtime class and network plug-in",
+    Reason.VOLUME_FAILED: "look at the storage driver on the node, and whether the volume may be on several nodes",
     Reason.ADMISSION_REFUSED: "check the node's device plug-in and what the kubelet has allocated",
     Reason.OOM_KILLED: "raise the memory limit in the profile's [pod] patch, or drop it",
     Reason.EVICTED: "look for pressure on the node and for who evicts pods there",

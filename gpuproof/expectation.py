@@ -11,14 +11,49 @@ Scalar = str | int | float | bool
 BITS_PER_BYTE = 8
 
 
+class Attach(StrEnum):
+    """How RDMA reaches a pod."""
+
+    RESOURCE = "resource"
+    """An extended resource of a device plugin, whatever its name."""
+    NETWORK = "network"
+    """An annotation that names secondary networks (Multus)."""
+    RESOURCE_AND_NETWORK = "resource+network"
+    HOST_NETWORK = "host-network"
+    """The host's own network, and its /dev/infiniband mounted."""
+    CLAIM = "claim"
+    """A ResourceClaim (dynamic resource allocation) of a template that the platform provides."""
+    EFA = "efa"
+    """AWS: an extended resource, huge pages, no GIDs and link layer Unspecified."""
+    MULTI_NETWORK = "multi-network"
+    """GKE: annotations that name interfaces, and a resource for each network."""
+
+
 @dataclass(frozen=True)
 class Rdma:
-    """The RDMA network a node was bought with: extended resource, devices a node, line rate in Gb/s, link layer."""
+    """
+    The RDMA network a node was bought with: extended resource, devices a node, line rate in Gb/s, link layer.
+
+    `attach` and what follows say how it reaches a pod; `resource` is "" where no extended resource is asked for, or the
+    profile does not name it. `request` units of it are asked for, by default one a device; shared device plugins want
+    1. `resources` are further limits of the container, `annotations` of the pod.
+    """
 
     resource: str
     per_node: int
     rate_gbps: float
     link_layer: str
+    attach: Attach = Attach.RESOURCE
+    request: int | None = None
+    resources: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    claim_template: str = ""
+    ipc_lock: bool = False
+
+    @property
+    def needs_resource(self) -> bool:
+        """Whether a pod gets RDMA by an extended resource whose name must be known."""
+        return self.attach in {Attach.RESOURCE, Attach.RESOURCE_AND_NETWORK, Attach.EFA}
 
 
 @dataclass(frozen=True)
@@ -77,7 +112,7 @@ class ClusterExpectation:
         }
         if self.rdma is not None:
             named |= {
-                "rdma.resource": self.rdma.resource,
+                "rdma.resource": self.rdma.resource or None,
                 "rdma.per_node": self.rdma.per_node,
                 "rdma.rate_gbps": self.rdma.rate_gbps,
                 "rdma.link_layer": self.rdma.link_layer,

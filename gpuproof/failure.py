@@ -14,6 +14,8 @@ class Reason(StrEnum):
     GPU_RUNTIME_FAILED = "gpu_runtime_failed"
     """The runtime's GPU hook failed: driver and library versions differ, a device is lost, the driver is not loaded."""
     SANDBOX_FAILED = "sandbox_failed"
+    VOLUME_FAILED = "volume_failed"
+    """A claim's volume could not be attached to the node or mounted there."""
     ADMISSION_REFUSED = "admission_refused"
     """The kubelet refused the pod: OutOf..., UnexpectedAdmissionError, NodeAffinity and their like."""
     FORBIDDEN = "forbidden"

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gpuproof.cluster import raw
+from gpuproof.rdma_attachment import looks_like_rdma
 
 PRODUCT_LABEL = "nvidia.com/gpu.product"
 DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
@@ -54,6 +55,8 @@ class Node:
     kubelet_version: str = ""
     offers: tuple[str, ...] = ()
     """What its device plugins offer of GPUs and their shares, as `nvidia.com/gpu=8`, sorted; 0 is no offer."""
+    rdma_offers: Mapping[str, int] = field(default_factory=dict)
+    """What its device plugins offer that looks like RDMA, or is what the profile calls so."""
     problem: str = ""
     """What hinders work here, in plain words (not ready and why, cordoned, an unreadable count); empty if nothing."""
 
@@ -93,13 +96,15 @@ class Inventory:
         return tuple(sorted(found, key=lambda node: node.name))
 
 
-def read_inventory(items: Iterable[raw.Raw], *, gpu_resource: str, resource_version: str = "") -> Inventory:
+def read_inventory(
+    items: Iterable[raw.Raw], *, gpu_resource: str, resource_version: str = "", rdma_resource: str = ""
+) -> Inventory:
     """All nodes of a list; an item without a name is left out, for nothing can be said about it."""
-    nodes = (read_node(item, gpu_resource=gpu_resource) for item in items)
+    nodes = (read_node(item, gpu_resource=gpu_resource, rdma_resource=rdma_resource) for item in items)
     return Inventory({node.name: node for node in nodes if node.name}, resource_version)
 
 
-def read_node(obj: raw.Raw, *, gpu_resource: str) -> Node:
+def read_node(obj: raw.Raw, *, gpu_resource: str, rdma_resource: str = "") -> Node:
     """One raw node. Never raises: what cannot be read is said in `problem`."""
     labels = raw.words(obj, "metadata", "labels")
     ready = raw.condition(obj, "Ready")
@@ -122,6 +127,7 @@ def read_node(obj: raw.Raw, *, gpu_resource: str) -> Node:
         container_runtime=raw.text(obj, "status", "nodeInfo", "containerRuntimeVersion"),
         kubelet_version=raw.text(obj, "status", "nodeInfo", "kubeletVersion"),
         offers=_offers(obj, gpu_resource),
+        rdma_offers=_rdma_offers(obj, rdma_resource),
         ready=raw.text(ready, "status") == "True",
         schedulable=schedulable,
         gpu_capacity=counts["capacity"],
@@ -169,6 +175,13 @@ def _offers(obj: raw.Raw, gpu_resource: str) -> tuple[str, ...]:
     known = (_WHOLE, f"{_WHOLE}.shared", gpu_resource)
     counts = {name: _count(value)[0] for name, value in allocatable.items() if name in known or name.startswith(_SLICE)}
     return tuple(sorted(f"{name}={count}" for name, count in counts.items() if count))
+
+
+def _rdma_offers(obj: raw.Raw, rdma_resource: str) -> dict[str, int]:
+    allocatable = raw.mapping(obj, "status", "allocatable")
+    known = (name for name in allocatable if name == rdma_resource or looks_like_rdma(name))
+    counts = {name: _count(allocatable[name])[0] for name in known}
+    return {name: count for name, count in counts.items() if count}
 
 
 def _taint(entry: raw.Raw) -> Taint:

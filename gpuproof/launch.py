@@ -311,6 +311,14 @@ def _refuse_unknown_claims(check: Check, workload: str, profile: Profile, folder
         raise LaunchError(str(error)) from error
     if profile.checks[check.name].state is State.NOT_APPLICABLE:
         return
+    if shape.rdma and profile.cluster.rdma is None:
+        raise LaunchError(
+            f"{profile.path}: [cluster.rdma]\n"
+            f"  expected: how RDMA reaches a pod, for workloads/{workload}.py of the check {check.name}\n"
+            "  found:    none\n"
+            f"  next:     add [cluster.rdma] with resource, per_node, rate_gbps and link_layer, or make {check.name} "
+            "not-applicable with a reason"
+        )
     for name in shape.claims:
         if name not in profile.storage:
             near = difflib.get_close_matches(name, profile.storage, 1)

@@ -17,6 +17,7 @@ from typing import Any
 import jinja2
 import yaml
 
+from gpuproof import rdma_attachment
 from gpuproof.expectation import Rdma, Storage
 from gpuproof.pod_shape import WHOLE_NODE, PodShape
 from gpuproof.podguard import OWN_ENV, touched
@@ -196,7 +197,10 @@ class Renderer:
             params=escape(json.dumps(dict(job.params), sort_keys=True, separators=(",", ":"))),
             sources=sources_name(job.workload),
         )
-        rendered["spec"]["template"] = self._patched(rendered["spec"]["template"])
+        template = rendered["spec"]["template"]
+        if job.shape.rdma and self.rdma is not None:
+            template = patch_template(template, {"spec": {}, **rdma_attachment.pod_patch(self.rdma)})
+        rendered["spec"]["template"] = self._patched(template)
         return rendered
 
     def training(self, job: TrainingJob) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -248,7 +252,7 @@ class Renderer:
     def _limits(self, job: SweepJob | TrainingJob) -> dict[str, str]:
         limits = {self.gpu_resource: str(job.gpus)} if job.gpus else {}
         if job.shape.rdma and self.rdma is not None:
-            limits[self.rdma.resource] = str(self.rdma.per_node)
+            limits |= rdma_attachment.limits(self.rdma)
         return limits
 
     def _patched(self, template: Mapping[str, Any]) -> dict[str, Any]:

@@ -66,12 +66,20 @@ def _properties(node: Node) -> dict[str, str]:
     }
 
 
-def observe_node(node: Node, run_id: str, gpu_resource: str, labels: Collection[str] = ()) -> Measurement:
+RDMA_OFFER = "rdma_allocatable"
+"""The metric of what a node offers of the profile's RDMA resource."""
+
+
+def observe_node(
+    node: Node, run_id: str, gpu_resource: str, labels: Collection[str] = (), rdma_resource: str = ""
+) -> Measurement:
     """
     What the node object offers of the GPU resource (unit: count), and as facts its versions, taints and labels.
 
-    `labels` are the keys of labels that somebody wants to know beside those with a fact of their own.
+    `labels` are the keys of labels that somebody wants to know beside those with a fact of their own. `rdma_resource`
+    is given where somebody wants to know what the node offers of it.
     """
+    offered = [Sample(RDMA_OFFER, float(node.rdma_offers.get(rdma_resource, 0)), "count")] if rdma_resource else []
     facts: dict[str, Fact] = {name: value for name, value in _properties(node).items() if value}
     facts |= {LABEL_FACT + key: node.labels.get(key, NO_LABEL) for key in labels}
     return Measurement(
@@ -84,6 +92,7 @@ def observe_node(node: Node, run_id: str, gpu_resource: str, labels: Collection[
         samples=(
             Sample("gpus_capacity", float(node.gpu_capacity), "count"),
             Sample("gpus_allocatable", float(node.gpu_allocatable), "count"),
+            *offered,
         ),
         facts=facts,
         environment={"gpu_resource": gpu_resource},

@@ -33,6 +33,8 @@ from gpuproof.trainings import sample_job
 from gpuproof.visits import SweepRequest
 
 SECONDS_A_MINUTE = 60
+_AT_THE_RUN = b"objects of [dataset], their sizes and sha256, and addresses that are signed when a run begins"
+"""In the place of a Secret's content: a plan signs nothing and shows no credential."""
 _EXPERIMENTS = 2
 """So many of its experiments a check of the gang has at least; a localisation has more, and only where it must."""
 
@@ -184,6 +186,8 @@ def _print_manifests(checks: Sequence[Check], profile: Profile, plan: Plan, fold
             wanted = [name for name in read_shape(workload, folders).claims if name not in claims]
             documents += [made.claim(name) for name in wanted]
             claims.update(wanted)
+            if read_shape(workload, folders).dataset and profile.dataset is not None:
+                documents.append(made.dataset(_AT_THE_RUN))
             documents.append(made.sources(workload))
             if check.kills:
                 documents += made.training(sample_job(training_setup(profile, {}, folders)))

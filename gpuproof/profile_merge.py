@@ -13,7 +13,6 @@ from gpuproof.expectation import (
     CoverCanary,
     CoverShare,
     Deadlines,
-    Rdma,
     Scalar,
     Scope,
     Service,
@@ -37,6 +36,7 @@ from gpuproof.limits import (
 from gpuproof.profile_error import Loc, ProfileError, Source, describe, nearest
 from gpuproof.profile_limits import LimitKey, limit_key, read_limit
 from gpuproof.profile_model import CanaryTable, ClusterTable, ProfileFile, PrometheusTable, ShareTable
+from gpuproof.profile_rdma import read_rdma
 
 MAX_WAIVER_DAYS = 366
 """An exception that lasts longer is a change of the profile and belongs there."""
@@ -88,7 +88,7 @@ def merge_cluster(chain: Chain, top: Source) -> ClusterExpectation:
             raise _absent(top, ("cluster", key), "what was bought, as the cluster under test cannot say it")
     _refuse_sharing(top, values)
     rdma = values.get("rdma")
-    values["rdma"] = None if rdma is None else Rdma(**rdma.model_dump())
+    values["rdma"] = None if rdma is None else read_rdma(rdma, top)
     return ClusterExpectation(**(values | {"extra": extra}))
 
 

@@ -37,10 +37,18 @@ class Table(BaseModel):
 class RdmaTable(Table):
     """`cluster.rdma`."""
 
-    resource: Word
+    resource: Word | None = None
     per_node: Count
     rate_gbps: Positive
     link_layer: Literal["InfiniBand", "Ethernet", "Unspecified"]
+    attach: Literal["resource", "network", "resource+network", "host-network", "claim", "efa", "multi-network"] = (
+        "resource"
+    )
+    request: Count | None = None
+    resources: dict[str, Word] = {}
+    annotations: dict[str, Word] = {}
+    claim_template: Word | None = None
+    ipc_lock: bool = False
 
 
 class ClusterTable(Table):

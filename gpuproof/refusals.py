@@ -26,6 +26,8 @@ _TRANSIENT = (
 )
 """Words of a FailedCreate that the Job controller's next attempt may survive; a service account, say, comes late."""
 
+_VOLUMES = ("Multi-Attach error", "AttachVolume", 'volume "claim-', 'volume "pvc-', "[claim-")
+"""Words of a FailedMount that is about a claim: by our own name of its volume, or by its provisioned name."""
 _PULL_TROUBLE = ("ErrImagePull", "ImagePullBackOff", "Failed: Failed to pull image", "Failed: Error: ErrImagePull")
 
 
@@ -105,6 +107,8 @@ def overdue(pod: Raw, warnings: Sequence[Raw], phase: Phase, limit_s: float, tro
         return failure(Reason.IMAGE_PULL, said, evidence)
     if "FailedCreatePodSandBox" in reasons:
         return failure(Reason.SANDBOX_FAILED, said, evidence)
+    if any(_is_about_a_volume(event) for event in warnings):
+        return failure(Reason.VOLUME_FAILED, said, evidence)
     if reasons & {"FailedMount", "FailedAttachVolume", "Failed"}:
         return failure(Reason.CREATE_ERROR, said, evidence)
     if phase is Phase.PULLING:
@@ -112,6 +116,14 @@ def overdue(pod: Raw, warnings: Sequence[Raw], phase: Phase, limit_s: float, tro
     why = trouble or "no event says why"
     text = f"the pod was bound to its node and did not start: {late}, {why}; look at the node's kubelet"
     return JobFailure(Reason.NEVER_STARTED, text, capped(evidence))
+
+
+def _is_about_a_volume(event: Raw) -> bool:
+    """Whether a claim's volume cannot be attached or mounted, and not one of the pod's own sources."""
+    reason, message = raw.text(event, "reason"), raw.text(event, "message")
+    if reason == "FailedAttachVolume":
+        return True
+    return reason == "FailedMount" and any(word in message for word in _VOLUMES)
 
 
 def _transient(message: str) -> bool:

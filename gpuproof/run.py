@@ -33,10 +33,11 @@ from gpuproof.gangs import Gang
 from gpuproof.inventory import Inventory, Node, gpus_in_use, read_inventory
 from gpuproof.jobs import NotVisited, OnResult, RunNamespace, StartedJob, Sweeper, SweepRequest, Timings, Visited
 from gpuproof.manifests import WORKLOADS, PodSettings, Renderer, TrainingJob
-from gpuproof.observation import LABEL_FACT, observe_cluster, observe_node
+from gpuproof.observation import LABEL_FACT, RDMA_OFFER, observe_cluster, observe_node
 from gpuproof.plan import Plan, judge_coverage, make_plan, scope_labels
 from gpuproof.pod_shape import read_shape
 from gpuproof.profile import Profile
+from gpuproof.rdma_attachment import unnamed
 from gpuproof.record import Recorder
 from gpuproof.resume import Circumstances, Earlier
 from gpuproof.run_record import FINAL_LOOK, RunRecord
@@ -142,7 +143,13 @@ class Run:
             )
         if ClusterSubject().name in self._nodes:
             raise WrongClusterError('a node of the pool is called "cluster", which is the name of the whole; rename it')
+        rdma = profile.cluster.rdma
+        if rdma is not None and (nameless := unnamed(rdma, self._rdma_offers(), str(profile.path))):
+            raise WrongClusterError(nameless)
         return Circumstances(profile.sha256, __version__, self._uid, plain(profile.pod))
+
+    def _rdma_offers(self) -> dict[str, list[str]]:
+        return {node.name: list(node.rdma_offers) for node in self._nodes.values()}
 
     @property
     def node_names(self) -> list[str]:
@@ -179,8 +186,13 @@ class Run:
 
     def _read_nodes(self) -> Inventory:
         listing = self.cluster.list_objects(NODES)
-        resource = self.setting.profile.cluster.gpu_resource
-        return read_inventory(listing.items, gpu_resource=resource, resource_version=listing.resource_version)
+        bought = self.setting.profile.cluster
+        return read_inventory(
+            listing.items,
+            gpu_resource=bought.gpu_resource,
+            resource_version=listing.resource_version,
+            rdma_resource=bought.rdma.resource if bought.rdma is not None else "",
+        )
 
     def _busy(self) -> Mapping[str, int]:
         """Nodes whose GPUs others hold: a scope that covers a share of the pool asks the idle ones only."""
@@ -258,7 +270,9 @@ class Run:
     def _observe_node(self, check: str, node: Node) -> Measurement:
         names = [limit.name for limit in self.setting.profile.limits_for(check)]
         labels = [name.removeprefix(LABEL_FACT) for name in names if name.startswith(LABEL_FACT)]
-        return observe_node(node, self.setting.run_id, self.setting.profile.cluster.gpu_resource, labels)
+        cluster = self.setting.profile.cluster
+        rdma = cluster.rdma.resource if cluster.rdma is not None and RDMA_OFFER in names else ""
+        return observe_node(node, self.setting.run_id, cluster.gpu_resource, labels, rdma)
 
     def _saw(self, check: str, subject: Subject, answer: Answer) -> Answer:
         if isinstance(answer, Measurement):
@@ -310,8 +324,9 @@ class Run:
             return [how for check in checks if self.settled(check.name, cluster) is None for how in check.kills]
 
         def started(job: TrainingJob) -> None:
-            self._running = None
-            self.record.job(None, StartedJob(job.name, (), False), self._renderer.namespace)
+            deadlines = self.setting.profile.deadlines
+            request = SweepRequest(job.check, job.workload, job.params, (), job.gpus, deadlines)
+            self.record.job(request, StartedJob(job.name, (), False), self._renderer.namespace)
 
         return begin_trainings(self.cluster, self._renderer, setup, self.stop, pending, started)
 

@@ -60,6 +60,7 @@ _CLUSTERS_FAULT = frozenset(
         Reason.UNSCHEDULABLE,
         Reason.GPU_RUNTIME_FAILED,
         Reason.SANDBOX_FAILED,
+        Reason.VOLUME_FAILED,
         Reason.ADMISSION_REFUSED,
         Reason.EVICTED,
         Reason.PREEMPTED,

@@ -14,11 +14,13 @@ import hashlib
 import http.client
 import json
 import os
+import queue
+import threading
 import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Dict, Iterator, List, Mapping
+from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 DATASET = os.environ.get("GPUPROOF_DATASET", "/gpuproof/dataset")
 BLOCK = 1 << 20
@@ -54,6 +56,35 @@ class Fetched:
     first_byte_s: float
     retries: int
     moving_s: float = 0.0
+
+
+class Digest:
+    """The sha256 of blocks, computed beside the copying: hashing must not cost the copy its rate."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self._blocks: "queue.Queue[Optional[bytes]]" = queue.Queue(maxsize=8)
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        for block in iter(self._blocks.get, None):
+            self._digest.update(block)
+
+    def update(self, block: bytes) -> None:
+        """Take the next block; waits where hashing is far behind."""
+        self._blocks.put(block)
+
+    def hexdigest(self) -> str:
+        """Of all that was taken; ends the computation."""
+        self.close()
+        return self._digest.hexdigest()
+
+    def close(self) -> None:
+        """End the computation."""
+        if self._thread.is_alive():
+            self._blocks.put(None)
+            self._thread.join()
 
 
 def read_manifest() -> List[Dict[str, Any]]:
@@ -116,8 +147,7 @@ def _complete(item: Mapping[str, Any], part: str, claims: str, timeout_s: float,
     """Make `part` the whole object, from where an earlier attempt left it."""
     have = os.path.getsize(part) if os.path.exists(part) else 0
     wanted = int(item["bytes"])
-    digest = hashlib.sha256()
-    with open(part, "r+b" if have else "wb") as out:
+    with contextlib.closing(Digest()) as digest, open(part, "r+b" if have else "wb", buffering=0) as out:
         if have:
             have = _take_over(out, digest, min(have, wanted))
         if have < wanted:
@@ -125,25 +155,31 @@ def _complete(item: Mapping[str, Any], part: str, claims: str, timeout_s: float,
                 if not found.first_byte_s:
                     found.first_byte_s = time.monotonic() - began
                 digest.update(block)
-                out.write(block)
+                _write(out, block)
         size = out.tell()
-        out.flush()
         os.fsync(out.fileno())
+        found_sha256 = digest.hexdigest()
     if size < wanted:
         # What has come stays: the next attempt goes on behind it.
         raise _Again("the source ended after %d of %d bytes" % (size, wanted))
     if size > wanted:
         raise _FromTheStart("wrong length: %d bytes came, the manifest says %d" % (size, wanted))
-    if digest.hexdigest() != item["sha256"]:
+    if found_sha256 != item["sha256"]:
         raise _FromTheStart("wrong content: its sha256 is not the manifest's")
 
 
-def _take_over(out: BinaryIO, digest: Any, size: int) -> int:
+def _write(out: Any, block: bytes) -> None:
+    view = memoryview(block)
+    while view:
+        view = view[out.write(view) :]
+
+
+def _take_over(out: Any, digest: Digest, size: int) -> int:
     """Digest what an earlier attempt wrote; a new write goes on behind it."""
     out.truncate(size)
     for block in iter(lambda: out.read(BLOCK), b""):
         digest.update(block)
-    return out.tell()
+    return int(out.tell())
 
 
 def _blocks(item: Mapping[str, Any], have: int, claims: str, timeout_s: float) -> Iterator[bytes]:

@@ -20,6 +20,10 @@ _NEXT: Final[Mapping[str, tuple[str, str]]] = {
         "Driver, container toolkit or GPU of this node need repair before anything runs on it.",
     ),
     "sandbox_failed": (PROVIDER, "The node cannot start pods: container runtime or network plugin need repair."),
+    "volume_failed": (
+        PROVIDER,
+        "Storage could not be attached or mounted here: its driver, or its access mode, needs repair.",
+    ),
     "admission_refused": (
         PROVIDER,
         "The node promised resources that it does not have; have its device plugin looked at.",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from simcluster.api.port import AdmissionHook, ApiError, Client, Object
-from simcluster.faults import exposure, file, outages
+from simcluster.faults import exposure, file, handing_out, outages
 from simcluster.faults.admission import (
     CapJobRetries,
     ChangeStorageClass,
@@ -146,6 +146,8 @@ class FaultEngine:
                 self._spawn(outages.limit_pair(kubelet, target.kubelets[action.other], action.mbit))
             elif isinstance(action, exposure.Exposure):
                 exposure.expose(kubelet.node, action)
+            elif isinstance(action, handing_out.HandingOut):
+                handing_out.trouble(kubelet.node, action)
             elif isinstance(action, file.VanishNode):
                 self._spawn(_vanish(kubelet))
             else:

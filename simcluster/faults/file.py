@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from simcluster.faults.exposure import Exposure
+from simcluster.faults.handing_out import HandingOut
 from simcluster.faults.outages import Outage
 from simcluster.hardware.storage import Settings
 from simcluster.objectstore import Trouble
@@ -278,6 +279,7 @@ Action = Annotated[
     OfferGpus
     | PatchWorkload
     | CapRetries
+    | HandingOut
     | BreakGpu
     | HideGpus
     | SetDriver

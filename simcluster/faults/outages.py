@@ -61,7 +61,8 @@ class KillNode(_Action):
 
 
 class ChangeAdapter(_Action):
-    """An RDMA adapter (or all of a node): its port goes down, trains at another rate, or counts errors."""
+    """An RDMA adapter (or all of a node): its port goes down or is not managed, trains at another rate, counts errors,
+    has another MTU or address, or a GID table without the interface's address."""
 
     do: Literal["change-adapter"]
     adapter: str | None = None
@@ -69,6 +70,10 @@ class ChangeAdapter(_Action):
     gbps: Annotated[int, Field(gt=0)] | None = None
     mbit: Annotated[int, Field(gt=0)] | None = None
     counters: dict[str, int] = {}
+    waits_for_manager: bool = False
+    mtu: Annotated[int, Field(gt=0)] | None = None
+    link_local_only: bool = False
+    address: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+\.\d+$")] | None = None
 
 
 class ChangeGpu(_Action):
@@ -93,6 +98,7 @@ class ChangeGpu(_Action):
     pcie_generation: int | None = None
     pcie_width: int | None = None
     pcie_replays: int | None = None
+    vbios: str | None = None
     nvlinks_down: int | None = None
     nvlink_mb_s: int | None = None
     nvlink_replays: int | None = None

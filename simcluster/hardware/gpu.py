@@ -53,6 +53,7 @@ class Gpu:
     pcie_generation: int = 5
     pcie_width: int = 16
     pcie_replays: int = 0
+    vbios: str = "96.00.00.00.00"
     nvlinks: int = 0
     nvlinks_down: int = 0
     nvlink_mb_s: int = 0

@@ -66,6 +66,7 @@ def pairs(model: GpuModel, gpu: Gpu, index: int) -> dict[str, object]:
         "pcie_gen": gpu.pcie_generation,
         "pcie_width": gpu.pcie_width,
         "pcie_replays": gpu.pcie_replays,
+        "vbios": gpu.vbios,
         "links": gpu.nvlinks,
         "links_down": (1 << gpu.nvlinks_down) - 1,
         "link_mb": gpu.nvlink_mb_s,

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 FULL_MFLOPS = 800.0
 """Millions of operations a second at the highest clock: a product of 256 x 256 takes 42 ms, a CPU needs a few."""
-FULL_MEMORY_MB_S = 1600.0
+FULL_MEMORY_MB_S = 400.0
 """Bytes read and written inside the device, at the highest memory clock."""
-LANE_MB_S = 25.0
+LANE_MB_S = 12.5
 """One PCIe lane of generation 5; each generation has twice the rate of the one before."""
-NVLINK_SHARE = 1 / 125
+NVLINK_SHARE = 1 / 500
 """Of the rate that an NVLink claims."""
 _GENERATION = 5
 

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from simcluster.topology import Rdma
 
@@ -55,6 +56,13 @@ class Adapter:
     mbit: int
     gbps: int
     active: bool = True
+    waits_for_manager: bool = False
+    """The link is up and no subnet manager has made the port ACTIVE: it stays in INIT, without a LID."""
+    mtu: int = 4096
+    link_local_only: bool = False
+    """Its GID table has no entry of the interface's address."""
+    address: str = ""
+    """The address that its interface in a pod gets; "" for one of its own."""
     counters: Mapping[str, int] = field(default_factory=dict)
     """Error counters that are not 0, by file name."""
 
@@ -69,18 +77,45 @@ class Attachment:
     link: str
 
 
+@dataclass
+class RdmaTroubles:
+    """What is wrong with how a node hands out its adapters, set by faults. The defaults are a healthy node."""
+
+    hides: bool = False
+    """Granted adapters do not appear in the container."""
+    stray: str = ""
+    """An adapter of another network, which whoever is granted any adapter gets too."""
+    no_verbs_files: bool = False
+    """The container gets device files, and not those that open an adapter."""
+    leaks: Literal["", "files", "adapters"] = ""
+    """Containers that asked for none get the device files, or everything."""
+    locked_kib: int | None = None
+    """The runtime drops CAP_IPC_LOCK, and a process may pin only so much."""
+
+
 class NodeRdma:
     """All adapters of a node, and the trees that containers have mounted."""
 
     def __init__(self, node: str, model: Rdma) -> None:
         self.model = model
+        self.troubles = RdmaTroubles()
+        self._node = node
         self.adapters: dict[str, Adapter] = {}
         for index in range(model.devices):
-            identity = uuid.uuid5(_NAMESPACE, f"{node}/{index}").hex
-            name = f"mlx5_{index}"
-            guid = ":".join(identity[start : start + 4] for start in range(0, 16, 4))
-            self.adapters[name] = Adapter(index, name, guid, 1 + int(identity[:4], 16) % 0xBFFE, model.mbit, model.gbps)
+            self._plug_in(index)
         self._trees: dict[Path, tuple[Attachment, ...]] = {}
+
+    def _plug_in(self, index: int) -> None:
+        identity = uuid.uuid5(_NAMESPACE, f"{self._node}/{index}").hex
+        name = f"mlx5_{index}"
+        guid = ":".join(identity[start : start + 4] for start in range(0, 16, 4))
+        lid = 1 + int(identity[:4], 16) % 0xBFFE
+        self.adapters[name] = Adapter(index, name, guid, lid, self.model.mbit, self.model.gbps)
+
+    def plug_in_stray(self) -> None:
+        """One adapter more than the device plugin offers, handed out with the others all the same."""
+        self._plug_in(len(self.adapters))
+        self.troubles.stray = list(self.adapters)[-1]
 
     def units(self) -> dict[str, list[str]]:
         """What the device plugin offers."""
@@ -92,7 +127,8 @@ class NodeRdma:
         """The adapters behind granted units: all of them behind a shared one."""
         if any(unit.startswith("shared::") for unit in units):
             return list(self.adapters)
-        return [unit for unit in units if unit in self.adapters]
+        found = [unit for unit in units if unit in self.adapters]
+        return [*found, self.troubles.stray] if found and self.troubles.stray else found
 
     def show(self, directory: Path, attached: Sequence[Attachment]) -> None:
         """Make a container's tree at `directory` and keep it up to date until `hide`."""
@@ -143,19 +179,20 @@ class NodeRdma:
             "node_guid": adapter.guid,
             "sys_image_guid": adapter.guid,
             "node_desc": f"{adapter.name} (simulated)",
+            "active_mtu": str(adapter.mtu),
             "device/vendor": "0x15b3",
             "device/device": "0x1021",
             f"device/net/{attached.interface}/address": "",
         }
-        active = adapter.active
+        active, managed = adapter.active, adapter.active and not adapter.waits_for_manager
         port = {
-            "state": "4: ACTIVE" if active else "1: DOWN",
+            "state": _state(adapter),
             "phys_state": "5: LinkUp" if active else "3: Disabled",
             "rate": f"{adapter.gbps} Gb/sec ({_SPEEDS.get(adapter.gbps, '4X')})",
             "link_layer": self.model.link_layer,
-            "lid": hex(adapter.lid if infiniband and active else 0),
+            "lid": hex(adapter.lid if infiniband and managed else 0),
             "lid_mask_count": "0",
-            "sm_lid": "0x1" if infiniband and active else "0x0",
+            "sm_lid": "0x1" if infiniband and managed else "0x0",
             "sm_sl": "0",
             "cap_mask": "0xa751e848" if infiniband else "0x00010000",
             "pkeys/0": "0xffff",
@@ -183,7 +220,14 @@ def _gids(adapter: Adapter, address: str, *, infiniband: bool) -> list[tuple[str
     if infiniband:
         return [(link_local, "IB/RoCE v1"), (mapped, "IB/RoCE v1")]
     kinds = ("IB/RoCE v1", "RoCE v2")
-    return [(gid, kind) for gid in (link_local, mapped) for kind in kinds]
+    told = (link_local,) if adapter.link_local_only else (link_local, mapped)
+    return [(gid, kind) for gid in told for kind in kinds]
+
+
+def _state(adapter: Adapter) -> str:
+    if not adapter.active:
+        return "1: DOWN"
+    return "2: INIT" if adapter.waits_for_manager else "4: ACTIVE"
 
 
 def _put(place: Path, text: str) -> None:

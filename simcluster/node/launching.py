@@ -47,6 +47,8 @@ class LaunchPlanner:
         if self._node.mode == "light":
             variables["TERMINATION_LOG"] = message_path
         binds.sort(key=lambda bind: bind[1].count("/"))
+        if (locked_kib := self._rdma.locked_kib(container)) is not None:
+            argv = ["/bin/sh", "-c", f'ulimit -l {locked_kib} && exec "$@"', "sh", *argv]
         return Launch(
             argv,
             variables,

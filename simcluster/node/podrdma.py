@@ -5,12 +5,12 @@ Owns the joining of grants, links and mounts. It must not know the pod's lifecyc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from simcluster.api.port import Object
-from simcluster.hardware.rdma import Attachment
+from simcluster.hardware.rdma import Attachment, NodeRdma
 from simcluster.node.context import NodeContext
 from simcluster.node.fabric import RDMA_BRIDGE
 from simcluster.node.network import Lease
@@ -39,7 +39,8 @@ class PodRdma:
         for position, name in enumerate(wanted):
             adapter = rdma.adapters[name]
             # One subnet a rail, as rail-optimised fabrics have it: adapters n are neighbours.
-            address = f"10.{128 + adapter.index}.{lease.number >> 8}.{lease.number & 255}"
+            own = f"10.{128 + adapter.index}.{lease.number >> 8}.{lease.number & 255}"
+            address = adapter.address or own
             link = f"rd{lease.number}-{adapter.index}"
             self._attached[name] = Attachment(name, f"net{position + 1}", address, link)
             interfaces.append(
@@ -72,27 +73,55 @@ class PodRdma:
     def binds(self, container: Object, variables: dict[str, str]) -> list[tuple[str, str, bool]]:
         """The container's tree, device files and tools; nothing where it was granted none."""
         rdma = self._node.rdma
-        names = [name for name in self._granted(container) if name in self._attached]
-        if rdma is None or not names:
+        if rdma is None or self._node.mode != "full":
             return []
+        names = [name for name in self._granted(container) if name in self._attached]
+        if not names:
+            return self._leaked(rdma, container, variables)
+        if rdma.troubles.hides:
+            return []
+        kinds = ("umad", "issm") if rdma.troubles.no_verbs_files else _DEVICE_FILES[1:]
+        devices = self._device_files(rdma, container, names, kinds)
+        return [*self._tree(rdma, container, [self._attached[name] for name in names], variables), devices]
+
+    def locked_kib(self, container: Object) -> int | None:
+        """How much a process of the container may pin, where its node's runtime is stingy."""
+        rdma = self._node.rdma
+        return rdma.troubles.locked_kib if rdma is not None and self._granted(container) else None
+
+    def _tree(
+        self, rdma: NodeRdma, container: Object, shown: list[Attachment], variables: dict[str, str]
+    ) -> list[tuple[str, str, bool]]:
         tree = self._directory / f"{container['name']}.infiniband"
-        rdma.show(tree, [self._attached[name] for name in names])
+        rdma.show(tree, shown)
+        variables["PATH"] = f"{_PLACE}/bin:{variables.get('PATH', '')}"
+        libraries = [f"{_PLACE}/lib", variables.get("LD_LIBRARY_PATH", "")]
+        variables["LD_LIBRARY_PATH"] = ":".join(part for part in libraries if part)
+        if _may_lock(container) and rdma.troubles.locked_kib is None:
+            variables["SIMCLUSTER_IPC_LOCK"] = "1"
+        return [(str(self._node.site.rdma_tools), _PLACE, True), (str(tree), "/sys/class/infiniband", True)]
+
+    def _device_files(
+        self, rdma: NodeRdma, container: Object, names: Sequence[str], kinds: Sequence[str]
+    ) -> tuple[str, str, bool]:
         devices = self._directory / f"{container['name']}.dev-infiniband"
         devices.mkdir(exist_ok=True)
         (devices / "rdma_cm").touch()
         for name in names:
-            for kind in _DEVICE_FILES[1:]:
+            for kind in kinds:
                 (devices / f"{kind}{rdma.adapters[name].index}").touch()
-        variables["PATH"] = f"{_PLACE}/bin:{variables.get('PATH', '')}"
-        libraries = [f"{_PLACE}/lib", variables.get("LD_LIBRARY_PATH", "")]
-        variables["LD_LIBRARY_PATH"] = ":".join(part for part in libraries if part)
-        if _may_lock(container):
-            variables["SIMCLUSTER_IPC_LOCK"] = "1"
-        return [
-            (str(self._node.site.rdma_tools), _PLACE, True),
-            (str(tree), "/sys/class/infiniband", True),
-            (str(devices), "/dev/infiniband", True),
-        ]
+        # Writable, as character devices are opened for both even on a mount that is read-only.
+        return str(devices), "/dev/infiniband", False
+
+    def _leaked(self, rdma: NodeRdma, container: Object, variables: dict[str, str]) -> list[tuple[str, str, bool]]:
+        """What a container that asked for nothing gets where the node hands adapters to everybody."""
+        if not rdma.troubles.leaks:
+            return []
+        files = self._device_files(rdma, container, list(rdma.adapters), _DEVICE_FILES[1:])
+        if rdma.troubles.leaks == "files":
+            return [files]
+        shown = [Attachment(name, "eth0", "0.0.0.0", "") for name in rdma.adapters]
+        return [*self._tree(rdma, container, shown, variables), files]
 
     def detach(self) -> None:
         """The pod has ended."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import simulator
+from tests.bench import simulator, staging
 from tests.bench.network import network
 from tests.bench.sweeps import Cost, sweep
 
@@ -30,6 +30,11 @@ def main() -> int:
     console.print(f"client: {simulator.CLIENT}")
     for figure in simulator.all_figures():
         console.print(figure.line())
+    staged = staging.compare()
+    console.print(
+        f"staging over loopback: {staged.staged_gb_per_s:.3f} GB/s, a plain copy {staged.plain_gb_per_s:.3f} GB/s: "
+        f"{staged.share:.0%} (bound 80 %)"
+    )
     found = network()
     console.print(
         f"network suite, 8 nodes x 2 ranks: {found.run_s:.1f} s (bound 60), {found.requests} requests, "

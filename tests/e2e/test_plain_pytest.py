@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from gpuproof.record import read_record
+from gpuproof.verification import verify
 
 PROFILE = """
 schema = 1
@@ -55,12 +60,39 @@ def run_pytest(*arguments: str, cwd: Path | None = None) -> subprocess.Completed
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, cwd=cwd)
 
 
+def totals_of_pytest(text: str) -> dict[str, int]:
+    """What pytest's own summary line says, by its words."""
+    found = dict.fromkeys(("passed", "failed", "skipped"), 0)
+    return found | {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|skipped)", text)}
+
+
+def totals_of_the_report(out: Path) -> dict[str, int]:
+    """The verdicts that report.json counts, by the word that pytest has for each."""
+    counts = Counter(json.loads((out / "report.json").read_text(encoding="utf-8"))["counts"])
+    return {
+        "passed": counts["PASS"] + counts["RECORDED"],
+        "failed": counts["FAIL"] + counts["ERROR"] + counts["NOT_RUN"],
+        "skipped": counts["NOT_APPLICABLE"],
+    }
+
+
+def totals_of_junit(out: Path) -> dict[str, int]:
+    """The cases of junit.xml without the one for the decision."""
+    suites = [s for s in ET.parse(out / "junit.xml").iter("testsuite") if s.get("name") != "gpuproof.decision"]
+    cases, skipped, failures, errors = (
+        sum(int(suite.get(key, "0")) for suite in suites) for key in ("tests", "skipped", "failures", "errors")
+    )
+    return {"passed": cases - skipped - failures - errors, "failed": failures + errors, "skipped": skipped}
+
+
 def test_plain_pytest_is_the_same_run(tmp_path: Path) -> None:
     out = tmp_path / "run"
     done = run_pytest("acceptance/", "--profile", "thresholds/simulated.toml", "--cluster", "sim", "--out", str(out))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "9 passed" in done.stdout
     assert "ACCEPTED" in done.stdout
+    assert totals_of_pytest(done.stdout) == totals_of_the_report(out) == totals_of_junit(out)
+    found = verify(out)
+    assert (found.exit_code, found.altered, found.contradictions) == (0, (), ())
     assert read_record(out / "record.jsonl")[-2]["outcome"] == "ACCEPTED"
     assert "ACCEPTED" in (out / "pytest.html").read_text(encoding="utf-8")
 

@@ -13,6 +13,9 @@ from gpuproof.cluster.raw import Raw
 from gpuproof.expectation import Storage
 from gpuproof.failure import Reason
 from gpuproof.manifests import PodSettings, Renderer
+from gpuproof.pod_outcome import Phase
+from gpuproof.refusals import overdue
+from tests.gpuproof.pods import event
 from tests.gpuproof.toy_cluster import ToyCluster
 
 RENDERER = Renderer(
@@ -59,3 +62,25 @@ def test_a_refusal_names_the_storage_of_the_profile() -> None:
     with pytest.raises(ClusterError, match=r"the claim on \[storage\.shared\] was refused: no") as refused:
         make_claims(Claiming(403), RENDERER, ["shared"], made)
     assert (refused.value.reason, made) == (Reason.FORBIDDEN, set())
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "found"),
+    [
+        # As kubelet and attach-detach controller write them.
+        (
+            "FailedAttachVolume",
+            'Multi-Attach error for volume "pvc-1" Volume is already used by pod(s) a',
+            "volume_failed",
+        ),
+        ("FailedMount", 'MountVolume.SetUp failed for volume "pvc-1" : rpc error: code = Internal', "volume_failed"),
+        ("FailedMount", "Unable to attach or mount volumes: unmounted volumes=[claim-shared]", "volume_failed"),
+        (
+            "FailedMount",
+            'MountVolume.SetUp failed for volume "gpuproof-sources" : configmap "x" not found',
+            "create_error",
+        ),
+    ],
+)
+def test_a_volume_that_cannot_be_mounted_is_the_storages_fault(reason: str, message: str, found: str) -> None:
+    assert overdue({}, [event("j-0-aaaaa", reason, message)], Phase.STARTING, 20, message).reason == found

@@ -538,7 +538,7 @@ class TestFailures:
             (
                 Verdict.FAIL,
                 """unschedulable gpu_runtime_failed sandbox_failed admission_refused evicted preempted deadline_exceeded
-                never_started node_lost node_not_ready node_missing""",
+                never_started node_lost node_not_ready node_missing volume_failed""",
             ),
             (
                 Verdict.ERROR,

@@ -5,5 +5,5 @@ UNSEEN = 7_340_033
 
 
 def clusters(nodes: int) -> int:
-    """Return how many clusters of a kind are simulated at a size: as many as ten minutes of two cores allow."""
-    return 150 if nodes <= 64 else 24 if nodes <= 256 else 8 if nodes <= 512 else 4
+    """Return how many clusters of a kind are simulated at a size: what one minute of two cores allows."""
+    return 60 if nodes <= 64 else 8 if nodes <= 256 else 3 if nodes <= 512 else 2

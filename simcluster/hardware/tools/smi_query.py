@@ -70,7 +70,7 @@ FIELDS: dict[str, tuple[str, Value, str]] = {
     "compute_cap": ("", _of("compute"), ""),
     "display_active": ("", _fixed("Disabled"), ""),
     "display_mode": ("", _fixed("Disabled"), ""),
-    "vbios_version": ("", _fixed("96.00.00.00.00"), ""),
+    "vbios_version": ("", _of("vbios"), ""),
     "pstate": ("", _fixed("P0"), "clocks"),
     "fan.speed": ("%", _fixed(_NOT_AVAILABLE), "fan"),
     "memory.total": ("MiB", _of("memory"), "memory"),

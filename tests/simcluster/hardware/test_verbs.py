@@ -238,7 +238,7 @@ def test_verbs_in_pods(ns: Namespace) -> None:
         found[name] = json.loads(ns.log(name))
     limited, locking = found["limited"], found["locking"]
     assert limited["names"] == ["mlx5_0"]
-    assert (limited["port"]["state"], limited["port"]["layer"]) == (4, 1)
+    assert (limited["port"]["state"], limited["port"]["layer"]) == (4, 2)
     fits = limited["limit"] == resource.RLIM_INFINITY or limited["limit"] >= 65 * MIB
     assert limited["64 MiB"] == ("ok" if fits else "ENOMEM")
     assert locking["64 MiB"] == "ok"

@@ -1,0 +1,1 @@
+"""RDMA: what a pod gets of it, and whether it carries what was bought."""

@@ -1,0 +1,122 @@
+"""Pods and Job of a training: times in order, two pods of one rank, an end that counts, a Job that gives up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuproof.cluster.port import ClusterError, WatchEvent
+from gpuproof.continuation import Line
+from gpuproof.failure import Reason
+from gpuproof.line_stream import LineStreamError
+from gpuproof.manifests import PodSettings, Renderer, TrainingJob
+from gpuproof.training_watch import TrainingWatch
+from tests.gpuproof.toy_cluster import ToyCluster
+
+RUNNING = {"running": {"startedAt": "now"}}
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+@pytest.fixture
+def watch() -> TrainingWatch:
+    ticks = iter(range(1000))
+    renderer = Renderer("r1", "ns", {}, "nvidia.com/gpu", PodSettings.from_mapping({"image": "i"}))
+    job = TrainingJob("killed-1", "checkpoint_x", "training", 2, 2, 20, 30, 900)
+    return TrainingWatch(ToyCluster({}), renderer, job, clock=lambda: float(next(ticks)))
+
+
+def pod(name: str, index: int, state: dict[str, Any] | None = None, phase: str = "Running", node: str = "n1") -> Any:
+    statuses = [{"name": "measure", "state": state}] if state else []
+    return {
+        "metadata": {"name": name, "annotations": {INDEX: str(index)}},
+        "spec": {"nodeName": node} if node else {},
+        "status": {"phase": phase, "containerStatuses": statuses},
+    }
+
+
+def tell(watch: TrainingWatch, kind: str, *items: Any) -> None:
+    for item in items:
+        watch._inbox.put((kind, item))
+    watch.take(0)
+
+
+def pods(watch: TrainingWatch, *objects: Any) -> None:
+    tell(watch, "pods", *(WatchEvent("MODIFIED", one) for one in objects))
+
+
+def ended(code: int) -> dict[str, Any]:
+    return {"terminated": {"exitCode": code, "reason": "Error"}}
+
+
+def test_a_pods_times_are_those_of_what_was_seen_first(watch: TrainingWatch) -> None:
+    pods(watch, pod("a", 1, node="", phase="Pending"), pod("a", 1), pod("a", 1, RUNNING), pod("a", 1, RUNNING))
+    pods(watch, pod("a", 1, ended(137), "Failed"))
+    seen = watch.pods["a"]
+    times = [seen.created_s, seen.scheduled_s, seen.running_s, seen.gone_s]
+    assert None not in times
+    assert times == sorted(set(times), key=float)  # type: ignore[arg-type]
+    assert (seen.runs, seen.succeeded, watch.copies) == (False, False, 1)
+    assert watch.pod_of(1) is seen
+    assert watch.pod_of(0) is None
+
+
+def test_two_running_pods_of_one_index_are_two_copies_of_a_rank(watch: TrainingWatch) -> None:
+    pods(watch, pod("a", 1, RUNNING), pod("b", 1, node="n2"))
+    assert watch.copies == 1
+    pods(watch, pod("b", 1, RUNNING, node="n2"))
+    assert watch.copies == 2
+    newest = watch.pod_of(1)
+    assert newest is not None
+    assert newest.name == "b"
+
+
+def test_a_pod_that_exits_0_has_succeeded(watch: TrainingWatch) -> None:
+    pods(watch, pod("a", 1, RUNNING), pod("a", 1, ended(0), "Succeeded"))
+    assert watch.pods["a"].succeeded
+
+
+def test_a_pod_whose_object_vanishes_is_gone(watch: TrainingWatch) -> None:
+    pods(watch, pod("a", 1, RUNNING))
+    tell(watch, "pods", WatchEvent("DELETED", {"metadata": {"name": "a"}}))
+    assert watch.pods["a"].gone_s is not None
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ({"failedIndexes": "1"}, "does not replace the pod of index 1"),
+        (
+            {"conditions": [{"type": "FailureTarget", "status": "True", "reason": "FailedIndexes", "message": "m"}]},
+            "FailedIndexes: m",
+        ),
+    ],
+)
+def test_a_job_that_makes_no_more_pods_says_why(watch: TrainingWatch, status: dict[str, Any], said: str) -> None:
+    tell(watch, "jobs", WatchEvent("MODIFIED", {"metadata": {"name": "killed-1"}, "status": {}}))
+    assert watch.given_up == ""
+    tell(watch, "jobs", WatchEvent("MODIFIED", {"metadata": {"name": "killed-1"}, "status": status}))
+    assert said in watch.given_up
+    assert said in watch.waiting_for()
+
+
+def test_a_stream_that_a_kill_cut_is_expected_and_one_with_a_gap_is_not(watch: TrainingWatch) -> None:
+    tell(watch, "a", Line(1.0, {"e": "step", "step": 4}), LineStreamError(Reason.NONZERO_EXIT, "cut"))
+    assert (watch.broken, len(watch.lines)) == (None, 1)
+    tell(watch, "b", LineStreamError(Reason.TRUNCATED_MEASUREMENT, "line 7 follows line 5"))
+    assert watch.broken is not None
+    assert watch.broken.reason is Reason.TRUNCATED_MEASUREMENT
+
+
+def test_a_watch_that_fails_for_good_ends_the_waiting(watch: TrainingWatch) -> None:
+    tell(watch, "pods", ClusterError(Reason.CLUSTER_UNREACHABLE, "gone"))
+    assert watch.broken is not None
+    assert watch.broken.reason is Reason.CLUSTER_UNREACHABLE
+
+
+def test_what_keeps_a_pod_from_running_is_named(watch: TrainingWatch) -> None:
+    waiting = {"waiting": {"reason": "ErrImagePull", "message": "manifest unknown"}}
+    pods(watch, pod("a", 1, waiting, "Pending"))
+    found = watch.trouble()
+    assert found is not None
+    assert found.reason is Reason.IMAGE_PULL
