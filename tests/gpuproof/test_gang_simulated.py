@@ -32,7 +32,7 @@ from workloads.gang_wire import sign_order
 
 SIZE = 262_144
 FLOOR_GB_PER_S = 0.0015
-"""An adapter that is left 4 Mbit/s gives 0.0005; sixteen ranks on two cores give twice the floor on the busiest host."""
+"""An adapter that is left 4 Mbit/s gives 0.0005; sixteen ranks on two busy cores give more than the floor."""
 
 NODES = tuple(f"gpu-{number:02d}" for number in range(1, 9))
 BAD = "gpu-03"
