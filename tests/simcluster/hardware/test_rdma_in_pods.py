@@ -58,8 +58,8 @@ def test_tools_describe_the_adapter_that_sysfs_shows(ns: Namespace) -> None:
     assert "CA 'mlx5_0'" in text
     assert "\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: 400\n" in text
     assert f"Node GUID: 0x{guid.replace(':', '')}" in text
-    assert re.search(r"^mlx5_0\t1\t1\t0000:0000:0000:0000:0000:ffff:0a80:\w{4}\t10\.128\.\d+\.\d+ ", text, re.MULTILINE)
-    assert "n_gids_found=2" in text
+    assert re.search(r"^mlx5_0\t1\t2\t0000:0000:0000:0000:0000:ffff:0a80:\w{4}\t10\.128\.\d+\.\d+ ", text, re.MULTILINE)
+    assert "n_gids_found=4" in text
 
 
 COUNT = "cat /sys/class/infiniband/mlx5_0/ports/1/counters/port_{}_data"
