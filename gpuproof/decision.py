@@ -266,6 +266,9 @@ def _idle_waivers(waivers: Sequence[Waiver], lines: Collection[Key]) -> list[str
     ]
 
 
+NOT_SELECTED = "not_selected"
+"""The reason of what the command line left out."""
+
 _IMPORTANCE = (
     Verdict.FAIL,
     Verdict.ERROR,
@@ -276,12 +279,25 @@ _IMPORTANCE = (
 
 
 def _grouped(lines: Iterable[VerdictLine]) -> list[str]:
-    """Write one sentence for all subjects of a check that share a verdict and a reason."""
+    """Write a sentence for all subjects of a check that share a verdict and a reason, and one for what was left out."""
     groups: dict[tuple[Verdict, str, str | None, str | None], list[VerdictLine]] = {}
+    left_out: list[VerdictLine] = []
     for line in lines:
+        if line.reason_code == NOT_SELECTED:
+            left_out.append(line)
+            continue
         groups.setdefault((line.verdict, line.check, line.reason_code, line.blocked_by), []).append(line)
     ordered = sorted(groups.items(), key=lambda item: (_IMPORTANCE.index(item[0][0]), -len(item[1])))
-    return [_sentence(members) for _, members in ordered]
+    return [*(_sentence(members) for _, members in ordered), *_unasked(left_out)]
+
+
+def _unasked(lines: Sequence[VerdictLine]) -> list[str]:
+    """Write one sentence for all that the command line left out: it is one choice, not a finding a check."""
+    if not lines:
+        return []
+    checks = list(dict.fromkeys(line.check for line in lines))
+    names = ", ".join(checks[:MAX_NAMES]) + (f" and {len(checks) - MAX_NAMES} more" if len(checks) > MAX_NAMES else "")
+    return [f"not selected for this run: {len(lines)} answers of {len(checks)} checks: {names}"]
 
 
 def _sentence(lines: Sequence[VerdictLine]) -> str:

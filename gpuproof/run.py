@@ -19,7 +19,7 @@ from gpuproof.claim_trial import ClaimTrial
 from gpuproof.cluster import raw
 from gpuproof.cluster.port import NAMESPACES, NODES, PODS, Cluster, ClusterError
 from gpuproof.conclusion import conclude
-from gpuproof.decision import Decision, Key, VerdictLine, decide
+from gpuproof.decision import NOT_SELECTED, Decision, Key, VerdictLine, decide
 from gpuproof.describe import plain
 from gpuproof.expectation import CoverShare, State
 from gpuproof.failure import JobFailure, Reason
@@ -625,7 +625,7 @@ class Run:
         reason = f"not reached: the run was interrupted ({interrupted})" if interrupted else "not selected for this run"
         for subject in self.plan.subjects:
             if (subject.check, subject.subject) not in self.judged:
-                code = str(Reason.INTERRUPTED) if interrupted else "not_selected"
+                code = str(Reason.INTERRUPTED) if interrupted else NOT_SELECTED
                 gap = Judgement(Verdict.NOT_RUN, reasons=(reason,), reason_code=code)
                 self.settle(subject.check, subject.subject, gap)
 

@@ -51,7 +51,7 @@ _PHASES: Mapping[str, str] = {
     "run_finished": "finished",
 }
 _LAST_SHOWN = 6
-_MOST_REASONS = 8
+MOST_REASONS = 8
 
 Clock = Callable[[], datetime]
 
@@ -244,9 +244,9 @@ def print_summary(console: Console, view: RunView, report: Path | None = None) -
         head = Text.assemble(head, " ", ("SIMULATED cluster", "bold magenta"))
     lines = [head, Text(MEANINGS[decision.outcome]), Text(visible(f"Scope: {decision.scope or 'none recorded'}"))]
     lines.append(_counts({str(verdict): count for verdict, count in view.counts.items()}))
-    lines += [Text(f"- {visible(reason)}") for reason in decision.reasons[:_MOST_REASONS]]
-    if len(decision.reasons) > _MOST_REASONS:
-        lines.append(Text(f"- and {len(decision.reasons) - _MOST_REASONS} more reasons in the report"))
+    lines += [Text(f"- {visible(reason)}") for reason in decision.reasons[:MOST_REASONS]]
+    if len(decision.reasons) > MOST_REASONS:
+        lines.append(Text(f"- and {len(decision.reasons) - MOST_REASONS} more reasons in the report"))
     lines += _group_lines(view)
     lines += [_waiver_line(waiver) for waiver in view.waivers]
     lines += [Text(f"Problem: {visible(problem)}", "yellow") for problem in view.problems[:3]]
@@ -267,16 +267,16 @@ def _group_lines(view: RunView) -> list[Text]:
     lines: list[Text] = []
     # A recorded reason names its check, verdict and subjects already; only what none of them names is added.
     found = [g for g in groups(view) if not _said(view, f"{g.check.name} is {g.verdict} on ")]
-    for group in found[:_MOST_REASONS]:
+    for group in found[:MOST_REASONS]:
         which = listed([visible(subject.subject, keep_newlines=False) for subject in group.subjects], most=4)
         text = Text.assemble((f"{SIGNS[group.verdict]} {spoken(group.verdict)}", STYLES[group.verdict]))
         text.append(f"{' (waived)' if group.waived else ''} {group.check.name} on {which}: ")
         text.append(visible(group.reason, keep_newlines=False))
         lines.append(text)
-    if len(found) > _MOST_REASONS:
-        lines.append(Text(f"and {len(found) - _MOST_REASONS} more kinds of failure in the report"))
+    if len(found) > MOST_REASONS:
+        lines.append(Text(f"and {len(found) - MOST_REASONS} more kinds of failure in the report"))
     return lines
 
 
 def _said(view: RunView, beginning: str) -> bool:
-    return any(reason.startswith(beginning) for reason in view.decision.reasons[:_MOST_REASONS])
+    return any(reason.startswith(beginning) for reason in view.decision.reasons[:MOST_REASONS])

@@ -15,6 +15,7 @@ import pytest
 
 from gpuproof.catalogue import load_checks
 from gpuproof.record import read_record
+from gpuproof.report.terminal import MOST_REASONS
 from gpuproof.selftest import ALL, CLUSTER, MISSING, Fault, complaints, list_faults, run_once
 
 FAULTS = [fault for fault in list_faults() if not fault.only_in_selftest]
@@ -93,6 +94,6 @@ def test_faults_are_caught_by_the_checks_they_name_and_by_no_other(group: list[F
     shown = first_screen(tmp_path / "run")
     said = " ".join(reached.output.split())
     assert decision["reasons"]
-    for reason in decision["reasons"]:
-        assert " ".join(reason.split()) in shown
-        assert " ".join(reason.split()) in said
+    reasons = [" ".join(reason.split()) for reason in decision["reasons"]]
+    assert [reason for reason in reasons if reason not in shown] == []
+    assert [reason for reason in reasons[:MOST_REASONS] if reason not in said] == []

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gpuproof.decision import (
+    NOT_SELECTED,
     Decision,
     DecisionOutcome,
     PlannedSubject,
@@ -299,6 +300,17 @@ class TestReasons:
         planned = [item for check, subject in verdicts for item in plan(subject, check=check)]
         lines = [line(FAIL, subject, check, "x", code=code) for (check, subject), code in verdicts.items()]
         assert [reason[0] for reason in decided(planned, lines).reasons] == ["b", "m", "z"]
+
+    def test_what_the_command_line_left_out_is_one_sentence_after_all_others(self) -> None:
+        checks = [f"check-{n}" for n in range(5)]
+        planned = [item for check in checks for item in plan("a", "b", check=check)]
+        lines = [line(Verdict.NOT_RUN, s, check, "left out", code=NOT_SELECTED) for check in checks for s in ("a", "b")]
+        told = "not selected for this run: 10 answers of 5 checks: check-0, check-1, check-2 and 2 more"
+        assert decided(planned, lines).reasons[0] == told
+        failed = decided([*planned, *plan("a")], [*lines, line(FAIL, "a", CHECK, "why")])
+        assert failed.reasons[:2] == (f"{CHECK} is FAIL on a: why", told)
+        one = decided(plan("a", "b"), [line(PASS, "a"), line(Verdict.NOT_RUN, "b", CHECK, "x", code=NOT_SELECTED)])
+        assert one.reasons[0] == f"not selected for this run: 1 answers of 1 checks: {CHECK}"
 
     def test_the_first_reason_of_the_first_subject_is_told(self) -> None:
         lines = [line(FAIL, "a", CHECK, "first", "second"), line(FAIL, "b", CHECK, "third")]
