@@ -21,6 +21,7 @@ from gpuproof.manifests import JOB_LABEL, MEASURE, Renderer, TrainingJob
 from gpuproof.pod_outcome import OnTheWay, classify
 
 _JOIN_S = 5.0
+_LOOK_S = 0.5
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _LOG_LINES, _LOG_BYTES = 60, 16 << 10
 
@@ -80,12 +81,16 @@ class TrainingWatch:
         self._run(JOBS.plural, jobs)
 
     def close(self) -> None:
-        """Delete the Job and the Service, stop watching; raises nothing of the cluster's."""
+        """Delete the Job and the Service, see its pods go, stop watching; raises nothing of the cluster's."""
         for resource in (JOBS, SERVICES):
             try:
                 self.cluster.delete(resource, self.job.name, namespace=self.namespace)
             except ClusterError:
                 continue  # the run's namespace goes at its end, and this with it
+        # Their GPUs are asked for next: a pod that still holds them would look like somebody else's.
+        until = self.clock() + self.job.grace_s
+        while self.broken is None and self.clock() < until and any(pod.gone_s is None for pod in self.pods.values()):
+            self.take(_LOOK_S)
         for watch in self._watches:
             watch.close()
         for stream in self._streams.values():

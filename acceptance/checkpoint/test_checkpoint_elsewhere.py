@@ -4,7 +4,7 @@ import pytest
 
 from gpuproof import ClusterSubject, Hold, KillTraining
 
-pytestmark = pytest.mark.check("checkpoint_elsewhere", requires=["gpu_inventory"])
+pytestmark = pytest.mark.check("checkpoint_elsewhere", requires=["gpu_inventory", "cuda_runtime"])
 
 
 def test_training_goes_on_on_other_nodes(cluster: ClusterSubject, kill_training: KillTraining, hold: Hold) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from gpuproof import ClusterSubject, Hold, KillTraining
 
-pytestmark = pytest.mark.check("checkpoint_killed_pod", requires=["gpu_inventory"])
+pytestmark = pytest.mark.check("checkpoint_killed_pod", requires=["gpu_inventory", "cuda_runtime"])
 
 
 def test_training_survives_the_kill_of_one_pod(
