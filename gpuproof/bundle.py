@@ -39,7 +39,7 @@ class Copied:
 
 
 def copy_profile(profile: Profile, directory: Path) -> None:
-    """Copy the profile, all it extends and the evidence it names; a copy that is there already stays as it is."""
+    """Copy the profile, all it extends and the files it names; a copy that is there already stays as it is."""
     folder = directory / PROFILE
     if (folder / INDEX).exists():
         return
@@ -53,6 +53,8 @@ def copy_profile(profile: Profile, directory: Path) -> None:
         evidence = getattr(limit.provenance, "evidence", None)
         if evidence is not None:
             _copy_evidence(profile, folder, Path(limit.source_file), str(evidence))
+    if profile.dataset is not None and profile.dataset.manifest:
+        _copy_evidence(profile, folder, Path(profile.dataset.declared_in), profile.dataset.manifest)
     (folder / INDEX).write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
 
 

@@ -244,6 +244,10 @@ class Dataset:
 
     source: DataSource
     objects: tuple[DataObject, ...]
+    manifest: str = field(default="", compare=False)
+    """The file that lists the objects, as the profile writes it; "" where there is none."""
+    declared_in: str = field(default="", compare=False)
+    """The file of the profile that says so."""
 
 
 @dataclass(frozen=True)

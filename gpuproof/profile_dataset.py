@@ -57,7 +57,7 @@ def _read(source: Source, table: DatasetTable, storage: Mapping[str, Storage]) -
                     next_step=f"add [storage.{table.storage}] or correct the name",
                 )
             where = ClaimSource(table.storage, table.path.strip("/"))
-    return Dataset(where, _objects(source, table.manifest))
+    return Dataset(where, _objects(source, table.manifest), table.manifest, str(source.path))
 
 
 def _objects(source: Source, name: str) -> tuple[DataObject, ...]:

@@ -103,6 +103,7 @@ def test_no_fault_is_left_out() -> None:
     assert sorted(fault.id for group in GROUPS for fault in group) == sorted(fault.id for fault in FAULTS)
 
 
+@pytest.mark.timeout(900)
 def test_the_clean_cluster_is_accepted(tmp_path: Path) -> None:
     reached = run_once((), tmp_path / "run")
     assert complaints(None, reached) == [], reached.output
