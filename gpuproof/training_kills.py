@@ -265,6 +265,7 @@ class KilledTraining:
             answer.facts.get("came_back") is True
             and answer.facts.get("restored_differently") == "none"
             and answer.facts.get("saved_differently") == "none"
+            and self.watch.copies == 1
         )
 
     def _story(self, killed: Killed, before: Sequence[Line], after: Sequence[Line], late: JobFailure | None) -> str:
