@@ -45,7 +45,7 @@ def test_a_training_that_can_be_compared_with_nothing_is_not_waited_for() -> Non
     planned = plan_kills([Kill.ONE_POD, Kill.IN_SAVE], shape())
     told: list[Planned] = []
     training = KilledTraining(watch, shape(), planned, threading.Event(), "r1", in_vain=lambda: True)
-    assert not training.run(lambda: [], told.append)
+    assert not training.run(list, told.append)
     assert told == [planned[0]]
     answer = training.answers[Kill.ONE_POD]
     assert isinstance(answer, JobFailure)
