@@ -41,6 +41,8 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The safe loader; the one in C where it was built, for a sweep may name hundreds of nodes."""
 
 _START = "import runpy, sys; sys.path.insert(0, '/gpuproof'); runpy.run_module('{module}', run_name='__main__')"
+_START_WITHOUT_GC = f"import gc; gc.disable(); {_START}"
+"""A seventh of torch's import is looking for garbage; the program turns it on again."""
 _ROOT = Path(__file__).resolve().parent.parent
 _TEMPLATES = _ROOT / "manifests"
 WORKLOADS = _ROOT / "workloads"
@@ -225,7 +227,7 @@ class Renderer:
             claims=[{"name": name, "claim": claim_name(name)} for name in job.shape.claims],
             image=self.pod.image,
             python=self.pod.python,
-            start=escape(_START.format(module=f"workloads.{job.workload}")),
+            start=escape(_START_WITHOUT_GC.format(module=f"workloads.{job.workload}")),
             params=escape(json.dumps(dict(job.params), sort_keys=True, separators=(",", ":"))),
             sources=sources_name(job.workload),
         )

@@ -108,6 +108,8 @@ class KilledTraining:
     kills: Sequence[Planned]
     stop: threading.Event
     run_id: str
+    in_vain: Callable[[], bool] = lambda: False
+    """Whether what comes of this training can be compared with nothing, as is known by now."""
     clock: Callable[[], float] = time.monotonic
     answers: dict[Kill, Answer] = field(default_factory=dict)
     evidence: dict[Kill, str] = field(default_factory=dict)
@@ -210,6 +212,8 @@ class KilledTraining:
             trouble = self.watch.trouble()
             if trouble is not None:
                 return trouble
+            if self.in_vain():
+                return JobFailure(Reason.HARNESS_ERROR, f"{planned.kill}: there is no reference to compare with")
             if self.clock() >= until:
                 said = f"{planned.kill}: not within {within_s:g} s: {self.watch.waiting_for()}"
                 return JobFailure(Reason.DEADLINE_EXCEEDED, said, self._logs())
@@ -265,6 +269,7 @@ class KilledTraining:
             answer.facts.get("came_back") is True
             and answer.facts.get("restored_differently") == "none"
             and answer.facts.get("saved_differently") == "none"
+            and self.watch.copies == 1
         )
 
     def _story(self, killed: Killed, before: Sequence[Line], after: Sequence[Line], late: JobFailure | None) -> str:

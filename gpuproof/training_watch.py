@@ -24,6 +24,8 @@ _JOIN_S = 5.0
 _LOOK_S = 0.5
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _LOG_LINES, _LOG_BYTES = 60, 16 << 10
+_LOG_LAG_S = 5.0
+"""A line may be read so long after it was written: what it tells is no older."""
 
 
 @dataclass
@@ -63,6 +65,8 @@ class TrainingWatch:
         self.given_up = ""
         """Why the Job makes no more pods, in its controller's words; "" while it does."""
         self.copies = 1
+        """The most pods of one rank that were at work at once."""
+        self._joined: Line | None = None
         self._inbox: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._watches: list[Watch] = []
@@ -141,6 +145,7 @@ class TrainingWatch:
     def _on(self, kind: str, item: WatchEvent | Line | ClusterError | LineStreamError | None) -> None:
         if isinstance(item, Line):
             self.lines.append(item)
+            self._look_for_gone_pods(item)
         elif isinstance(item, WatchEvent):
             (self._on_job if kind == JOBS.plural else self._on_pod)(item)
         elif isinstance(item, ClusterError):
@@ -185,6 +190,25 @@ class TrainingWatch:
         if pod.index == 0 and pod.runs and name not in self._streams:
             self._streams[name] = LineStream(self.cluster, self.namespace, name, MEASURE)
             self._run(name, self._streams[name])
+
+    def _look_for_gone_pods(self, line: Line) -> None:
+        """
+        A pod that the API has lost may run on, on a node that does not answer. Where the trainer goes on with it, and
+        another pod has its rank, there are two.
+        """
+        if line.kind == "joined":
+            self._joined = line
+        if line.kind not in ("step", "save") or self._joined is None:
+            return
+        for place in self._joined.value.get("where", ()):
+            pod = self.pods.get(str(place.get("pod")))
+            if pod is None or pod.gone_s is None:
+                continue
+            met_later = self._joined.at_s > pod.gone_s
+            others = [other for other in self.pods.values() if other.index == pod.index and other.runs]
+            since = [line.at_s - (other.running_s or line.at_s) for other in others]
+            seen = [s for s in since if s > (0.0 if met_later else _LOG_LAG_S)]
+            self.copies = max(self.copies, 1 + len(seen))
 
     def _stamp(self, pod: RankPod, obj: raw.Raw, now: float) -> None:
         pod.node = raw.text(obj, "spec", "nodeName")

@@ -128,6 +128,13 @@ class Trainings:
             raise UnfitReference(Measurement(WORKLOAD, self.renderer.run_id, "", "reference", 0, 0, (), facts))
         return found
 
+    def _broke(self) -> bool:
+        """Whether the uninterrupted training is known to have been interrupted."""
+        if self._reference is None or not self._reference.done() or self._reference.exception() is not None:
+            return False
+        found = self._reference.result()
+        return not isinstance(found, JobFailure) and not in_one_piece(found)
+
     def _run_reference(self) -> Sequence[Line] | JobFailure:
         watch = TrainingWatch(self.cluster, self.renderer, self._job("reference", {"raw": False}))
         try:
@@ -154,7 +161,7 @@ class Trainings:
         rest = plan_rest(len(planned), shape)
         holds = [one.hold for one in (*planned, rest)]
         watch = TrainingWatch(self.cluster, self.renderer, self._job(name, {"holds": holds}))
-        training = KilledTraining(watch, shape, planned, self.stop, self.renderer.run_id)
+        training = KilledTraining(watch, shape, planned, self.stop, self.renderer.run_id, self._broke)
         try:
             watch.start()
             survived = training.run(self._wanted, lambda one: self._took(training, one))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -44,6 +45,7 @@ class FaultEngine:
     def __init__(self, faults: Sequence[file.Fault]) -> None:
         self._faults = tuple(faults)
         self._waiting = [fault for fault in faults if fault.at != "start"]
+        self._seen: Counter[str] = Counter()
         self._target: Target | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -113,22 +115,26 @@ class FaultEngine:
             if not isinstance(when, file.When) or when.node not in (node, file.EVERY_NODE):
                 continue
             if when.container == container and when.labels.items() <= labels.items():
+                self._seen[fault.id] += 1
+                if self._seen[fault.id] < when.nth:
+                    continue
                 self._waiting.remove(fault)
                 _log.info("fault %s strikes: %s runs on %s", fault.id, container, node)
                 if when.after_s:
-                    self._spawn(self._strike_later(fault, when.after_s))
+                    self._spawn(self._strike_later(fault, node, when.after_s))
                 else:
-                    self._strike_all(fault)
+                    self._strike_all(fault, node)
 
-    async def _strike_later(self, fault: file.Fault, after_s: float) -> None:
+    async def _strike_later(self, fault: file.Fault, node: str, after_s: float) -> None:
         if self._target is not None:
             await asyncio.sleep(self._target.site.timing.s(after_s))
-            self._strike_all(fault)
+            self._strike_all(fault, node)
 
-    def _strike_all(self, fault: file.Fault) -> None:
+    def _strike_all(self, fault: file.Fault, node: str) -> None:
         if self._target is not None:
             for action in fault.action:
-                self._strike(action, self._target)
+                here = getattr(action, "node", None) == file.WHERE_IT_STRIKES
+                self._strike(action.model_copy(update={"node": node}) if here else action, self._target)
 
     def _strike(self, action: file.Action, target: Target) -> None:
         if isinstance(action, file.TroubleStorage):
@@ -141,7 +147,7 @@ class FaultEngine:
             return
         for kubelet in _chosen(target.kubelets, action.node):
             if isinstance(action, outages.Outage):
-                self._spawn(outages.carry_out(kubelet, action))
+                self._spawn(outages.carry_out(kubelet, action, target.site.client))
             elif isinstance(action, file.LimitPair):
                 self._spawn(outages.limit_pair(kubelet, target.kubelets[action.other], action.mbit))
             elif isinstance(action, exposure.Exposure):

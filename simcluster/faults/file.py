@@ -21,6 +21,8 @@ from simcluster.objectstore import Trouble
 
 _FOLDER = Path(__file__).resolve().parent
 EVERY_NODE = "*"
+WHERE_IT_STRIKES = "@"
+"""As an action's node: the one on which the container runs that the fault has waited for."""
 
 
 class FaultError(Exception):
@@ -311,13 +313,14 @@ Action = Annotated[
 class When(_Strict):
     """
     The moment when a fault strikes: the `container` of a pod on `node` has begun to run, `after_s` ago (a real
-    cluster's seconds). With `labels`, a pod that has all of them.
+    cluster's seconds). With `labels`, a pod that has all of them; with `nth`, the so manieth of such pods.
     """
 
     event: Literal["measuring"]
     node: str
     container: str = "measure"
     labels: dict[str, str] = {}
+    nth: Annotated[int, Field(gt=0)] = 1
     after_s: Annotated[float, Field(ge=0)] = 0.0
 
 
@@ -373,6 +376,8 @@ def refuse_absent_nodes(faults: Sequence[Fault], nodes: Collection[str]) -> None
         named = [getattr(action, key, EVERY_NODE) for action in fault.action for key in ("node", "other")]
         named += [fault.at.node] if isinstance(fault.at, When) else []
         for node in named:
+            if node == WHERE_IT_STRIKES and isinstance(fault.at, When):
+                continue
             if node != EVERY_NODE and node not in nodes:
                 some = ", ".join(sorted(nodes)[:5])
                 raise FaultError(f"the fault {fault.id} is about the node {node!r}; the topology has {some} …")

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from simcluster.api.port import ApiError, Client, Object
 from simcluster.hardware.gpus import GPU_RESOURCE
 from simcluster.node.fabric import Fabric
 from simcluster.node.kubelet import NodeKubelet
@@ -50,6 +51,16 @@ class FreezeNode(_Action):
     """A kubelet falls silent, for `for_s` seconds or for good; its pods run on and keep their network."""
 
     do: Literal["freeze-node"]
+    for_s: Annotated[float, Field(gt=0)] | None = None
+
+
+class ForsakeNode(_Action):
+    """
+    A kubelet falls silent, and somebody declares its node out of service: its pods are removed by force and made anew
+    elsewhere, while they run on. After `for_s` seconds the kubelet is back, and ends what the API no longer has.
+    """
+
+    do: Literal["forsake-node"]
     for_s: Annotated[float, Field(gt=0)] | None = None
 
 
@@ -127,12 +138,27 @@ class MarkUnhealthy(_Action):
 
 
 _LOOK_S = 0.02
+_OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
 
-Outage = LimitLink | ImpairLink | PartitionNode | FreezeNode | KillNode | ChangeAdapter | ChangeGpu | MarkUnhealthy
+Outage = (
+    LimitLink
+    | ImpairLink
+    | PartitionNode
+    | FreezeNode
+    | ForsakeNode
+    | KillNode
+    | ChangeAdapter
+    | ChangeGpu
+    | MarkUnhealthy
+)
 
 
-async def carry_out(kubelet: NodeKubelet, action: Outage) -> None:
-    """Do it to one node, once it is up; where it lasts a while, undo it after that. Raises `NoNetemError`."""
+async def carry_out(kubelet: NodeKubelet, action: Outage, client: Client) -> None:
+    """
+    Do it to one node, once it is up; where it lasts a while, undo it after that. Raises `NoNetemError`.
+
+    `client` is anybody's but the node's own, which may fall silent.
+    """
     await kubelet.started.wait()
     node, fabric = kubelet.node, kubelet.node.site.fabric
     match action:
@@ -152,6 +178,8 @@ async def carry_out(kubelet: NodeKubelet, action: Outage) -> None:
         case MarkUnhealthy():
             node.devices.unhealthy.update(node.devices.units.get(GPU_RESOURCE, [])[: action.count])
             await kubelet.post_status()
+        case ForsakeNode():
+            await _forsake(kubelet, action, client)
         case FreezeNode() | PartitionNode() | KillNode():
             await _take_out(kubelet, action, fabric)
 
@@ -172,6 +200,41 @@ async def _take_out(kubelet: NodeKubelet, action: FreezeNode | PartitionNode | K
         await kubelet.boot()
     else:
         await kubelet.thaw()
+
+
+async def _forsake(kubelet: NodeKubelet, action: ForsakeNode, client: Client) -> None:
+    name = kubelet.node.name
+    kubelet.freeze()
+    before = (await client.get("nodes", name))["spec"].get("taints") or []
+    await client.patch("nodes", name, {"spec": {"taints": [*before, _OUT_OF_SERVICE]}})
+    for pod in (await client.list("pods", field_selector=f"spec.nodeName={name}")).items:
+        owners = pod["metadata"].get("ownerReferences") or []
+        if not any(owner["kind"] == "DaemonSet" for owner in owners):  # these tolerate it
+            await _remove_by_force(client, pod)
+    if action.for_s is not None:
+        await asyncio.sleep(kubelet.node.site.timing.s(action.for_s))
+        await kubelet.thaw()
+        now = (await client.get("nodes", name))["spec"].get("taints") or []
+        kept = [taint for taint in now if taint["key"] != _OUT_OF_SERVICE["key"]]
+        await client.patch("nodes", name, {"spec": {"taints": kept}})
+
+
+async def _remove_by_force(client: Client, pod: Object) -> None:
+    """As the collector of pods does it for nodes out of service: called failed, then deleted without waiting."""
+    name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+    gone = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "DeletionByPodGC",
+        "message": "PodGC: node is out of service",
+    }
+    status = {"phase": "Failed", "conditions": [gone]}
+    try:
+        await client.patch("pods", name, {"status": status}, namespace, kind="strategic", subresource="status")
+        await client.delete("pods", name, namespace, grace_period_s=0)
+    except ApiError as error:
+        if error.code != 404:
+            raise
 
 
 def _cut(kubelet: NodeKubelet, fabric: Fabric, *, cut: bool) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from gpuproof.continuation import Where
-from gpuproof.training_kills import Kill, Shape, plan_kills, plan_rest, steps_needed
+from gpuproof.failure import JobFailure
+from gpuproof.manifests import PodSettings, Renderer, TrainingJob
+from gpuproof.training_kills import Kill, KilledTraining, Planned, Shape, plan_kills, plan_rest, steps_needed
+from gpuproof.training_watch import TrainingWatch
+from tests.gpuproof.toy_cluster import ToyCluster
 
 
 def shape(pods: int = 2, save_every: int = 3) -> Shape:
@@ -30,3 +36,17 @@ def test_victims_take_turns_and_only_one_kill_lands_in_a_save() -> None:
     assert [one.index for one in planned] == [2, 1, 0, 2, 1]
     assert [one.kill for one in planned if one.where is Where.SAVE] == [Kill.IN_SAVE]
     assert planned[1].hold == "save:12:1"
+
+
+def test_a_training_that_can_be_compared_with_nothing_is_not_waited_for() -> None:
+    renderer = Renderer("r1", "ns", {}, "nvidia.com/gpu", PodSettings.from_mapping({"image": "i"}))
+    job = TrainingJob("killed-1", "checkpoint_x", "training", 2, 2, 20, 30, 900)
+    watch = TrainingWatch(ToyCluster({}), renderer, job)
+    planned = plan_kills([Kill.ONE_POD, Kill.IN_SAVE], shape())
+    told: list[Planned] = []
+    training = KilledTraining(watch, shape(), planned, threading.Event(), "r1", in_vain=lambda: True)
+    assert not training.run(list, told.append)
+    assert told == [planned[0]]
+    answer = training.answers[Kill.ONE_POD]
+    assert isinstance(answer, JobFailure)
+    assert "there is no reference to compare with" in answer.message

@@ -71,6 +71,38 @@ def test_two_running_pods_of_one_index_are_two_copies_of_a_rank(watch: TrainingW
     assert newest.name == "b"
 
 
+def joined(at_s: float, *names: str) -> Line:
+    return Line(at_s, {"e": "joined", "world": 2, "where": [{"node": "n", "pod": name} for name in names]})
+
+
+def step(at_s: float) -> Line:
+    return Line(at_s, {"e": "step", "step": 4})
+
+
+@pytest.mark.parametrize(
+    ("met_s", "step_s", "copies"),
+    [
+        pytest.param(50.0, 51.0, 2, id="it has met the others after it was called gone"),
+        pytest.param(0.0, 50.0, 2, id="its training goes on long after another pod has its rank"),
+        pytest.param(0.0, 4.0, 1, id="a step that was only read late"),
+    ],
+)
+def test_a_pod_that_the_api_has_lost_is_a_copy_where_its_training_goes_on(
+    watch: TrainingWatch, met_s: float, step_s: float, copies: int
+) -> None:
+    pods(watch, pod("z", 0, RUNNING), pod("a", 1, RUNNING))
+    pods(watch, pod("a", 1, RUNNING, "Failed"), pod("b", 1, RUNNING, node="n2"))
+    tell(watch, "z", joined(met_s, "z", "a"), step(step_s))
+    assert watch.copies == copies
+
+
+def test_a_training_of_the_new_pod_has_one_copy_of_each_rank(watch: TrainingWatch) -> None:
+    pods(watch, pod("z", 0, RUNNING), pod("a", 1, RUNNING))
+    pods(watch, pod("a", 1, ended(137), "Failed"), pod("b", 1, RUNNING, node="n2"))
+    tell(watch, "z", joined(50.0, "z", "b"), step(51.0))
+    assert watch.copies == 1
+
+
 def test_a_pod_that_exits_0_has_succeeded(watch: TrainingWatch) -> None:
     pods(watch, pod("a", 1, RUNNING), pod("a", 1, ended(0), "Succeeded"))
     assert watch.pods["a"].succeeded

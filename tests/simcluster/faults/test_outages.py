@@ -52,6 +52,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Any:
         fault(folder, "frozen", "gpu-01", {"do": "freeze-node", "for_s": 90}, "freeze"),
         fault(folder, "cut", "gpu-02", {"do": "partition-node", "for_s": 90}, "cut"),
         fault(folder, "killed", "gpu-03", {"do": "kill-node", "for_s": 90}, "kill"),
+        fault(folder, "lost", "*", {"do": "forsake-node", "node": "@", "for_s": 90}, "forsake"),
         fault(folder, "slow", "gpu-04", {"do": "limit-link", "mbit": 20}),
         fault(folder, "down", "gpu-04", {"do": "change-adapter", "adapter": "mlx5_1", "active": False}, "down"),
         fault(folder, "ill", "gpu-04", {"do": "mark-unhealthy"}),
@@ -116,6 +117,20 @@ def test_a_killed_node_boots_again_and_restarts_what_may_be(ns: Namespace) -> No
     ns.pod("after", {"command": ["true"]}, nodeName="gpu-03")
     assert ns.ended("after")["status"]["phase"] == "Succeeded"
     ns.until("always", lambda pod: "running" in state(pod), "runs again")
+
+
+def test_pods_of_a_forsaken_node_run_on_though_the_api_has_lost_them(ns: Namespace) -> None:
+    ns.pod("server", {"command": ["python3", "-m", "http.server", "8000"]}, nodeName="gpu-04")
+    address = ns.until("server", lambda pod: pod["status"].get("podIP"), "an address")["status"]["podIP"]
+    ask = f"wget -q -O /dev/null http://{address}:8000"
+    script = f"trap '{ask}/ended; exit' TERM; while :; do {ask}/alive; sleep 0.2; done"
+    ns.pod("p", {"name": "forsake", "command": ["sh", "-c", script]}, nodeName="gpu-02")
+    wait_for(lambda: ns.get("pods", "p") is None, "the pod is removed by force")
+    assert "node.kubernetes.io/out-of-service" in taints(ns.api, "gpu-02")
+    before = ns.log("server").count("alive")
+    wait_for(lambda: ns.log("server").count("alive") > before, "it runs on")
+    wait_for(lambda: "node.kubernetes.io/out-of-service" not in taints(ns.api, "gpu-02"), "the node is back")
+    wait_for(lambda: "/ended" in ns.log("server"), "the kubelet that is back has ended it")
 
 
 def test_a_slow_uplink_slows_what_passes_it(ns: Namespace) -> None:
