@@ -58,6 +58,7 @@ def measure(given: Dict[str, Any]) -> Measurement:
     hosts = {name: str(told["host"]) for name, told in met.items()}
     rounds = transfers(meeting, own, order, hosts, reached, peers, how, amount, int(given["rounds"]))
     samples, facts = judged(own, peers, reached, rounds)
+    samples += shares(samples, usual_rates([meeting.wait("sent-%d" % (n + 1), set(met)) for n in range(len(rounds))]))
     more, told = counted(meeting, own, before, rounds, amount, float(given["settle_s"]))
     meeting.say("end")
     meeting.wait("end", set(met))
@@ -160,6 +161,28 @@ def judged(
         "rails_crossed": "; ".join(crossed) or NONE,
         "rdma_transfers_failed": "; ".join(failures)[:500] or NONE,
     }
+
+
+def usual_rates(said: List[Dict[str, Any]]) -> List[float]:
+    """For each rail, the lower median of the best rates at which the nodes that met have sent, Gb/s."""
+    best: Dict[str, List[float]] = {}
+    for told in said:
+        for node, rates in told.items():
+            if isinstance(rates, list):
+                now = [float(rate or 0.0) for rate in rates]
+                best[node] = [max(pair) for pair in zip(best.get(node, now), now)]
+    return [lower_median(list(rates)) for rates in zip(*best.values())]
+
+
+def shares(samples: List[Sample], usual: List[float]) -> List[Sample]:
+    """Each rate as a share of what is usual on its rail; 0 where nothing was moved."""
+    places = {name: place for place, name in enumerate(dict.fromkeys(str(one.at["adapter"]) for one in samples))}
+    return [
+        Sample("rdma_rate_share", one.value / usual[place] if usual[place] > 0 else 0.0, "1", one.at)
+        for one in samples
+        for place in [places[str(one.at["adapter"])]]
+        if one.metric == "rdma_rate" and place < len(usual)
+    ]
 
 
 def _rail(place: int, peers: Dict[str, List[Door]], reached: Reached, rounds: List[Round]) -> List[float]:

@@ -12,7 +12,7 @@ from workloads import rail_reach, rdma_counters
 from workloads.perftest import average_gbits
 from workloads.rail_reach import Door, Nic, Reached, open_doors, reach
 from workloads.rail_transfer import TCP, Amount, Receiver, listening_ports, send
-from workloads.rdma_rails import Round, judged
+from workloads.rdma_rails import Round, judged, shares, usual_rates
 
 # The forms are those of perftest's manual page and its RESULT_FMT macros; numbers and addresses are made up.
 RULE = "-" * 87
@@ -205,3 +205,16 @@ def test_ports_without_an_address_are_judged_by_what_was_moved() -> None:
     samples, facts = judged([LOOPBACK._replace(address="")], peers, {}, rounds)
     assert facts["rails_miswired"] == "mlx5_0: reaches its rail on 1 of 2 nodes"
     assert [s.value for s in samples if s.metric == "rail_reached"] == [0.0]
+
+
+def test_a_rate_is_held_against_the_median_of_those_that_met() -> None:
+    said = [{"a": [1.0, 2.0], "b": [None, 2.0], "c": [3.0, 2.0], "d": None}, {"a": [2.0, 1.0], "b": [0.2, None]}]
+    assert usual_rates(said) == [2.0, 2.0]
+    samples, _ = judged([nic(0), nic(1)], PEERS, wired(set()), [Round("b", [1.0, None], [4.0, 2.0], [])])
+    assert [(s.at["adapter"], s.value) for s in shares(samples, [2.0, 2.0])] == [
+        ("mlx5_0", 0.5),
+        ("mlx5_0", 2.0),
+        ("mlx5_1", 0.0),
+        ("mlx5_1", 1.0),
+    ]
+    assert {s.value for s in shares(samples, [0.0, 0.0])} == {0.0}
