@@ -46,6 +46,9 @@ bench: $(STAMP) ## performance, measured: requests, bytes, seconds
 localisation: $(STAMP) ## who is to blame for a slow all-reduce: the planner against simulated fabrics
 	$(BIN)/python -m tests.localisation
 
+faults: $(STAMP) ## every fault in groups, each caught by the checks it names
+	$(BIN)/python -m pytest tests/e2e/test_faults.py -m "every_fault or not every_fault" -n $(WORKERS) --dist worksteal
+
 mutate: $(STAMP) ## mutation tests of the judging
 	$(BIN)/python -m tests.mutation
 

@@ -127,13 +127,21 @@ def complaints(fault: Fault | None, reached: Reached, only: Collection[str] = ()
         if not covered:
             found.append(f"{expected.check} was not asked of {expected.subject}")
         found += [text for key, row in covered.items() if (text := _differs(expected, key, row))]
-    named = {expected.check for expected in expects if expected.verdict != "PASS"}
+    named = _blockers({expected.check for expected in expects if expected.verdict != "PASS"}, reached.rows)
     for key, row in reached.rows.items():
         if any(expected.covers(key) for expected in expects) or (only and key[0] not in only):
             continue
         blocked = row.verdict == "NOT_RUN" and row.blocked_by in named
         if row.verdict != "PASS" and not blocked:
             found.append(f"{key[0]} on {key[1]} is {row.verdict} ({row.reason_code}), which this fault must not touch")
+    return found
+
+
+def _blockers(named: set[str], rows: Mapping[Key, Row]) -> set[str]:
+    """The named checks, and those that one of these blocked: what they block in turn is of the same fault."""
+    found = set(named)
+    while more := {key[0] for key, row in rows.items() if row.blocked_by in found} - found:
+        found |= more
     return found
 
 

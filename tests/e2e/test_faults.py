@@ -1,7 +1,8 @@
 """Every injected fault is caught by the checks it names, for its reason, and by no other check.
 
-Faults of single nodes share a run where they concern different nodes, and a run asks the checks that its faults name
-and those that they require; `gpuproof selftest` runs each fault alone and asks everything.
+Faults of single nodes share a run where they concern different nodes and checks, and a run asks the checks that its
+faults name and those that they require. `make test` takes the quick runs and as many more as make every check fail,
+`make faults` all of them; `gpuproof selftest` runs each fault alone and asks everything.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from gpuproof.record import read_record
 from gpuproof.report.terminal import MOST_REASONS
 from gpuproof.selftest import ALL, CLUSTER, MISSING, Fault, complaints, list_faults, run_once
 
+QUICK = {"gpu_inventory", "cuda_runtime"}
 FAULTS = [fault for fault in list_faults() if not fault.only_in_selftest]
 """Those that take minutes in pods are shown outside of them, by tests/workloads/test_training.py."""
 
@@ -29,16 +31,37 @@ def nodes_of(fault: Fault) -> set[str]:
 
 
 def grouped(faults: Iterable[Fault]) -> list[list[Fault]]:
-    """Faults that can be injected together: no two of a group concern one node."""
+    """Faults that can be injected together: no two concern one node, or one check, which may compare nodes."""
     groups: list[list[Fault]] = []
     for fault in faults:
         mine = nodes_of(fault)
-        home = next((g for g in groups if mine and all(nodes_of(f) and not nodes_of(f) & mine for f in g)), None)
+        home = next((g for g in groups if mine and all(nodes_of(f) and apart(f, fault) for f in g)), None)
         if home is None:
             groups.append([fault])
         else:
             home.append(fault)
     return groups
+
+
+def apart(one: Fault, other: Fault) -> bool:
+    """Whether two faults of single nodes concern neither one node nor one check."""
+    checks = [{expected.check for expected in fault.expects} for fault in (one, other)]
+    return not nodes_of(one) & nodes_of(other) and not checks[0] & checks[1]
+
+
+def chosen(groups: list[list[Fault]]) -> list[list[Fault]]:
+    """The quick groups, and of the others those that make a check fail which no earlier one did, widest first."""
+    failing = {
+        id(group): {expected.check for fault in group for expected in fault.expects if expected.verdict == "FAIL"}
+        for group in groups
+    }
+    taken = [group for group in groups if set(asked(together(group))) <= QUICK]
+    seen = {check for group in taken for check in failing[id(group)]}
+    for group in sorted(groups, key=lambda group: -len(failing[id(group)])):
+        if failing[id(group)] - seen:
+            taken.append(group)
+            seen |= failing[id(group)]
+    return taken
 
 
 def together(faults: list[Fault]) -> Fault:
@@ -69,6 +92,11 @@ def first_screen(directory: Path) -> str:
 
 
 GROUPS = grouped(FAULTS)
+CHOSEN = chosen(GROUPS)
+RUNS = [
+    pytest.param(group, id="+".join(f.id for f in group), marks=() if group in CHOSEN else pytest.mark.every_fault)
+    for group in GROUPS
+]
 
 
 def test_no_fault_is_left_out() -> None:
@@ -83,7 +111,13 @@ def test_the_clean_cluster_is_accepted(tmp_path: Path) -> None:
         assert (tmp_path / "run" / name).stat().st_size > 0
 
 
-@pytest.mark.parametrize("group", GROUPS, ids=["+".join(fault.id for fault in group) for group in GROUPS])
+def test_every_check_that_a_fault_fails_is_failed_in_every_run_of_the_tests() -> None:
+    everything = {e.check for group in GROUPS for fault in group for e in fault.expects if e.verdict == "FAIL"}
+    in_every_run = {e.check for group in CHOSEN for fault in group for e in fault.expects if e.verdict == "FAIL"}
+    assert in_every_run == everything
+
+
+@pytest.mark.parametrize("group", RUNS)
 def test_faults_are_caught_by_the_checks_they_name_and_by_no_other(group: list[Fault], tmp_path: Path) -> None:
     caused = together(group)
     checks = asked(caused)

@@ -18,11 +18,11 @@ from gpuproof import simulation
 from gpuproof.cluster.kube import connect
 from gpuproof.cluster.port import NODES
 from gpuproof.record import read_record
+from tests.e2e.profiles import QUICK, few_checks
 
 # A background job inherits an ignored SIGINT, and the tests may be one: a user at a terminal has it at its default.
 AS_AT_A_TERMINAL = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
 GPUPROOF = [sys.executable, "-c", f"{AS_AT_A_TERMINAL}; from gpuproof.cli import main; main()"]
-PROFILE = ["--profile", "thresholds/simulated.toml"]
 PATIENCE_S = 90.0
 
 
@@ -61,7 +61,8 @@ def wait_until(happened: Callable[[], bool], run: Started) -> None:
 
 @contextmanager
 def running(out: Path, *arguments: str, cluster: Sequence[str] = ("--cluster", "sim")) -> Iterator[Started]:
-    command = [*GPUPROOF, "run", *PROFILE, *cluster, "--out", str(out), *arguments]
+    profile = few_checks(out.parent, *QUICK)
+    command = [*GPUPROOF, "run", "--profile", str(profile), *cluster, "--out", str(out), *arguments]
     with (out.parent / "output").open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
     started = Started(process, out, [])
@@ -80,10 +81,11 @@ def machine() -> tuple[str, list[str]]:
     )
 
 
-@pytest.mark.parametrize(("number", "moment"), [(signal.SIGINT, "measurement"), (signal.SIGTERM, "job_started")])
+@pytest.mark.parametrize(("number", "moment"), [(signal.SIGINT, "verdict"), (signal.SIGTERM, "job_started")])
 def test_an_interrupted_run_tidies_up_and_is_undecided(tmp_path: Path, number: signal.Signals, moment: str) -> None:
     before = machine()
     with running(tmp_path / "run") as run:
+        run.wait_for("job_started")
         run.wait_for(moment)
         run.process.send_signal(number)
         assert run.process.wait(PATIENCE_S) == 3, (tmp_path / "output").read_text()
@@ -120,7 +122,7 @@ def test_a_killed_run_leaves_no_process_and_is_rendered_as_undecided(tmp_path: P
 
 def test_a_killed_run_is_resumed_on_its_cluster_and_on_no_other(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    resume = [*GPUPROOF, "run", *PROFILE, "--resume", str(out)]
+    resume = [*GPUPROOF, "run", "--profile", str(tmp_path / "few.toml"), "--resume", str(out)]
     with simulation.start() as simulated:
         here = ["--kubeconfig", str(simulated.kubeconfig)]
         with running(out, cluster=here) as run:
@@ -165,6 +167,6 @@ def test_two_runs_cannot_share_a_folder(tmp_path: Path) -> None:
     out = tmp_path / "run"
     with running(out) as run:
         run.wait_for("planned")
-        second = [*GPUPROOF, "run", *PROFILE, "--cluster", "sim", "--out", str(out)]
+        second = [*GPUPROOF, "run", "--profile", str(tmp_path / "few.toml"), "--cluster", "sim", "--out", str(out)]
         done = subprocess.run(second, capture_output=True, timeout=60, check=False)
         assert (done.returncode, b"already holds a run" in done.stderr) == (2, True)

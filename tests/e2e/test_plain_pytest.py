@@ -14,6 +14,7 @@ import pytest
 
 from gpuproof.record import read_record
 from gpuproof.verification import verify
+from tests.e2e.profiles import QUICK, few_checks
 
 PROFILE = """
 schema = 1
@@ -87,7 +88,8 @@ def totals_of_junit(out: Path) -> dict[str, int]:
 
 def test_plain_pytest_is_the_same_run(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    done = run_pytest("acceptance/", "--profile", "thresholds/simulated.toml", "--cluster", "sim", "--out", str(out))
+    profile = str(few_checks(tmp_path, *QUICK))
+    done = run_pytest("acceptance/", "--profile", profile, "--cluster", "sim", "--out", str(out))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ACCEPTED" in done.stdout
     assert totals_of_pytest(done.stdout) == totals_of_the_report(out) == totals_of_junit(out)

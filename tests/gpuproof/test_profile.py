@@ -414,11 +414,12 @@ class TestShipped:
             *harness.glob("gang_*.py"),
         ]
         api = "".join(file.read_text(encoding="utf-8") for file in seen_by_the_harness)
-        programs = {check.name: check.workloads for check in load_checks()}
+        told = {
+            check.name: api + "".join("".join(source_files(program).values()) for program in check.workloads)
+            for check in load_checks()
+        }
         for limit in got.limits:
-            files = [source_files(program) for program in programs[limit.check]]
-            pod = "".join(text for each in files for text in each.values())
-            assert limit.name.startswith(LABEL_FACT) or f'"{limit.name}"' in api + pod, limit.key
+            assert limit.name.startswith(LABEL_FACT) or f'"{limit.name}"' in told[limit.check], limit.key
 
     def test_numbers_of_whole_gpus_are_only_recorded_of_shares(self, tmp_path: Path) -> None:
         site = 'schema = 1\nprofile = "s"\nextends = "h100-sxm-8x-ib400"\n[cluster]\ngpu_sharing = "time-slicing"\n'

@@ -37,9 +37,10 @@ WANTED = {
 def test_every_fault_is_there_and_expects_something() -> None:
     faults = {fault.id: fault for fault in all_faults()}
     assert set(faults) >= WANTED
-    assert all(
-        any(expected.verdict != "PASS" or expected.warns for expected in fault.expects) for fault in faults.values()
-    )
+    # One that only passes is one to cope with, such as a source that answers on the second try; it must say so.
+    coped = {name for name, fault in faults.items() if all(e.verdict == "PASS" and not e.warns for e in fault.expects)}
+    assert coped == {"dataset-source-drops", "dataset-source-recovers"}
+    assert all(fault.expects for fault in faults.values())
 
 
 def test_an_unknown_fault_is_refused_by_name() -> None:
