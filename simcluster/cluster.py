@@ -218,6 +218,5 @@ class Cluster:
         if pool.mode != "full":
             return ""
         if rdma is not None:
-            self._fabric.add_rdma()
             self._fabric.count_for(rdma)
         return self._fabric.add_node(name, number, pool.eth0_mbit)

@@ -64,7 +64,7 @@ def use_all(ports: List[Port], memory_bytes: int) -> Dict[str, Use]:
 
 def facts(ports: List[Port], used: Dict[str, Use]) -> Dict[str, Fact]:
     """What is compared in words; `none` where there is nothing to complain of."""
-    own = [gid for gid in map(_own, ports) if gid is not None]
+    own = [gid for gid in map(own_gid, ports) if gid is not None]
     interfaces = sorted({interface for port in ports for interface in _interfaces(port)})
     return {
         "rdma_unusable": _listed(
@@ -95,14 +95,14 @@ def _unaddressed(port: Port) -> str:
     """Why nobody could reach the port, '' where somebody could: each link layer has addresses of its own."""
     if port.link_layer == INFINIBAND and port.lid is None:
         return "%s port %d: no LID" % (port.device, port.number)
-    if port.link_layer == ETHERNET and _own(port) is None:
+    if port.link_layer == ETHERNET and own_gid(port) is None:
         usable = [gid for gid in port.gids if gid.kind == ROCE_2 and not gid.gid.startswith(LINK_LOCAL)]
         what = "RoCE v2 GIDs of other addresses only" if usable else "link-local GIDs only" if port.gids else "no GID"
         return "%s port %d: %s" % (port.device, port.number, what)
     return ""
 
 
-def _own(port: Port) -> Optional[Gid]:
+def own_gid(port: Port) -> Optional[Gid]:
     """The RoCE v2 entry of an address that the port's interface has in this pod."""
     for gid in port.gids:
         if gid.kind == ROCE_2 and not gid.gid.startswith(LINK_LOCAL) and gid.gid in own_gids(gid.interface):

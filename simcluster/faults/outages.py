@@ -16,6 +16,7 @@ from simcluster.hardware.gpus import GPU_RESOURCE
 from simcluster.node.fabric import Fabric
 from simcluster.node.kubelet import NodeKubelet
 
+CounterName = Literal["link_downed", "port_rcv_errors", "port_xmit_discards", "symbol_error"]
 _NotNegative = Annotated[float, Field(ge=0)]
 
 
@@ -73,7 +74,8 @@ class KillNode(_Action):
 
 class ChangeAdapter(_Action):
     """An RDMA adapter (or all of a node): its port goes down or is not managed, trains at another rate, counts errors,
-    has another MTU or address, or a GID table without the interface's address."""
+    more of them with every byte, has another MTU or address, a GID table without the interface's address, or a cable to
+    another rail."""
 
     do: Literal["change-adapter"]
     adapter: str | None = None
@@ -81,6 +83,8 @@ class ChangeAdapter(_Action):
     gbps: Annotated[int, Field(gt=0)] | None = None
     mbit: Annotated[int, Field(gt=0)] | None = None
     counters: dict[str, int] = {}
+    errors_per_mib: dict[CounterName, Annotated[float, Field(gt=0)]] = {}
+    rail: Annotated[int, Field(ge=0)] | None = None
     waits_for_manager: bool = False
     mtu: Annotated[int, Field(gt=0)] | None = None
     link_local_only: bool = False
@@ -267,4 +271,5 @@ def change_adapters(kubelet: NodeKubelet, name: str | None, **values: object) ->
     for attached in rdma.attached():
         adapter_now = rdma.adapters[attached.adapter]
         fabric.limit_link(attached.link, adapter_now.mbit)
+        fabric.plug_into_rail(attached.link, adapter_now.cabled_to)
         fabric.set_link(attached.link, up=adapter_now.active)

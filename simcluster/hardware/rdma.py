@@ -65,6 +65,15 @@ class Adapter:
     """The address that its interface in a pod gets; "" for one of its own."""
     counters: Mapping[str, int] = field(default_factory=dict)
     """Error counters that are not 0, by file name."""
+    errors_per_mib: Mapping[str, float] = field(default_factory=dict)
+    """What the hardware counts besides, by file name, for each 2**20 bytes that have really passed it."""
+    rail: int | None = None
+    """The rail that its cable leads to; None for the one of its own number."""
+
+    @property
+    def cabled_to(self) -> int:
+        """The rail's number."""
+        return self.index if self.rail is None else self.rail
 
 
 @dataclass(frozen=True)
@@ -159,6 +168,11 @@ class NodeRdma:
                     for name, value in (("xmit", sent[1]), ("rcv", received[1])):
                         _put(counters / f"port_{name}_packets", str(value))
                         _put(counters / f"unicast_{name}_packets", str(value))
+                    self._count_errors(counters, self.adapters[each.adapter], sent[0] + received[0])
+
+    def _count_errors(self, counters: Path, adapter: Adapter, passed_bytes: int) -> None:
+        for name, each_mib in adapter.errors_per_mib.items():
+            _put(counters / name, str(adapter.counters.get(name, 0) + int(each_mib * passed_bytes / (1 << 20))))
 
     def attached(self) -> list[Attachment]:
         """Every adapter that some pod holds."""

@@ -1,4 +1,4 @@
-"""The cluster's cables: one bridge a node with an uplink to the others, and a second, faster network for RDMA.
+"""The cluster's cables: one bridge a node with an uplink to the others, and faster ones for RDMA, one a rail.
 
 Owns links, their rates and states, and what they have counted. It must not know pods: it gets names.
 Everything lies in the simulator's own network namespace; a pod's interfaces are far ends of links on these bridges.
@@ -18,7 +18,7 @@ from typing import Protocol
 from simcluster.node.runtime import BRIDGE
 from simcluster.node.shaping import Shaper
 
-RDMA_BRIDGE = "rdma0"
+RAIL = "rail"
 _COUNT_PERIOD_S = 0.05
 Count = tuple[int, int]
 
@@ -50,7 +50,7 @@ class Fabric:
     def __init__(self) -> None:
         self._shaper = Shaper()
         self._uplinks: dict[str, Uplink] = {}
-        self._rdma_made = False
+        self._rails: set[int] = set()
         self._counting: asyncio.Task[None] | None = None
         self._counted: list[Counted] = []
 
@@ -99,12 +99,19 @@ class Fabric:
         uplink = self._uplinks.get(node)
         return [] if uplink is None else [socket.if_nametoindex(name) for name in (uplink.near, uplink.far)]
 
-    def add_rdma(self) -> None:
-        """Make the RDMA network."""
-        if not self._rdma_made:
-            self._shaper.add_bridge(RDMA_BRIDGE)
-            self._shaper.set_state(socket.if_nametoindex(RDMA_BRIDGE), up=True)
-            self._rdma_made = True
+    def rail(self, number: int) -> str:
+        """The bridge of a rail of the RDMA network, made where there is none yet: rails do not reach each other."""
+        bridge = f"{RAIL}{number}"
+        if number not in self._rails:
+            self._shaper.add_bridge(bridge)
+            self._shaper.set_state(socket.if_nametoindex(bridge), up=True)
+            self._rails.add(number)
+        return bridge
+
+    def plug_into_rail(self, link: str, number: int) -> None:
+        """Move a pod's link to another rail."""
+        with suppress(OSError):  # the pod is gone, and its link with it
+            self._shaper.set_master(socket.if_nametoindex(link), socket.if_nametoindex(self.rail(number)))
 
     def limit_link(self, link: str, mbit: int) -> None:
         """Shape what a pod gets by one link (what it sends is shaped at its own end)."""

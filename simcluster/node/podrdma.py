@@ -12,7 +12,6 @@ from typing import Any
 from simcluster.api.port import Object
 from simcluster.hardware.rdma import Attachment, NodeRdma
 from simcluster.node.context import NodeContext
-from simcluster.node.fabric import RDMA_BRIDGE
 from simcluster.node.network import Lease
 
 _PLACE = "/opt/simcluster/rdma"
@@ -47,7 +46,7 @@ class PodRdma:
                 {
                     "name": f"net{position + 1}",
                     "link": link,
-                    "bridge": RDMA_BRIDGE,
+                    "bridge": self._node.site.fabric.rail(adapter.cabled_to),
                     "address": f"{address}/16",
                     "mbit": adapter.mbit,
                 }

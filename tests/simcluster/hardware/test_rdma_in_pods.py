@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.simcluster.node.cluster_process import Namespace, terminated
+from simcluster.hardware.rdma import Attachment, NodeRdma
+from simcluster.topology import Rdma
+from tests.simcluster.node.cluster_process import Namespace, state, terminated, wait_for
 
 LOOK = r"""
 for i in $(ls /sys/class/net); do echo "net $i"; done
@@ -94,3 +97,62 @@ def test_bytes_move_over_the_adapter_and_its_counters_tell(ns: Namespace) -> Non
     ns.ended("server")
     received = int(ns.log("server").splitlines()[-1]) * 4
     assert MOVED <= received < MOVED * 1.2
+
+
+RAIL_SERVER = """
+import socket
+tail = socket.gethostbyname(socket.gethostname()).split(".", 2)[2]
+for name, rail in (("net1", "10.128."), ("net2", "10.129.")):
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, 25, name.encode())
+    listener.bind((rail + tail, 9000))
+    listener.listen()
+    globals()[name] = listener
+print("listens", flush=True)
+import time; time.sleep(600)
+"""
+RAIL_CLIENT = """
+import socket
+def reaches(interface, address):
+    with socket.socket() as stream:
+        stream.setsockopt(socket.SOL_SOCKET, 25, interface.encode())
+        stream.settimeout(10 if interface[3:] == address[0] else 1)
+        try:
+            stream.connect((address[1], 9000))
+        except OSError:
+            return "no"
+    return "yes"
+for interface in ("net1", "net2"):
+    for address in (("1", "{first}"), ("2", "{second}")):
+        print(interface, "to", "net" + address[0], reaches(interface, address))
+"""
+
+
+def test_an_adapter_reaches_its_own_rail_and_no_other(ns: Namespace) -> None:
+    ns.pod("server", {"command": ["python3", "-c", RAIL_SERVER], **rdma(2)}, nodeName="gpu-03")
+    started = ns.until("server", lambda pod: "running" in state(pod), "runs")
+    wait_for(lambda: "listens" in ns.log("server"), "it listens")
+    tail = started["status"]["podIP"].split(".", 2)[2]
+    client = RAIL_CLIENT.format(first=f"10.128.{tail}", second=f"10.129.{tail}")
+    ns.pod("client", {"command": ["python3", "-c", client], **rdma(2)}, nodeName="gpu-04")
+    assert terminated(ns.ended("client"))["exitCode"] == 0
+    assert ns.log("client").splitlines() == [
+        "net1 to net1 yes",
+        "net1 to net2 no",
+        "net2 to net1 no",
+        "net2 to net2 yes",
+    ]
+
+
+def test_errors_grow_with_the_bytes_that_pass(tmp_path: Path) -> None:
+    node = NodeRdma("n", Rdma(devices=2))
+    node.change("mlx5_1", errors_per_mib={"symbol_error": 0.5}, counters={"symbol_error": 3})
+    node.show(tmp_path, [Attachment(f"mlx5_{n}", f"net{n + 1}", f"192.0.2.{n + 1}", f"rd{n}") for n in range(2)])
+
+    def errors() -> list[str]:
+        return [(tmp_path / f"mlx5_{n}/ports/1/counters/symbol_error").read_text().strip() for n in range(2)]
+
+    assert errors() == ["0", "3"]
+    for link in ("rd0", "rd1"):
+        node.count(link, (6 << 20, 10), (4 << 20, 10))
+    assert errors() == ["0", "8"]
