@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from gpuproof import catalogue
 from gpuproof.launch import Launched, LaunchError, Listener, Options, launch, new_run_id
 from gpuproof.report.page import PROPERTY_CHECK, PROPERTY_SUBJECT, ReportPage
 from gpuproof.report.terminal import print_summary
+from gpuproof.run import Run
 from gpuproof.run_folder import RECORD
 from gpuproof.suite import (
     Answer,
@@ -24,7 +26,6 @@ from gpuproof.suite import (
     GangSubject,
     Hold,
     KillTraining,
-    NodeSubject,
     Observe,
     ReadExporter,
     ReadPrometheus,
@@ -228,100 +229,66 @@ def _identity(item: pytest.Item) -> tuple[str, Subject]:
     return str(mark.args[0]), subject
 
 
+def _asked_by(request: pytest.FixtureRequest) -> tuple[Run, str]:
+    """The run that a check asks, and the check's name, which the run is told with each question."""
+    check, _ = _identity(request.node)
+    return _launched(request.config).run, check
+
+
 @pytest.fixture
 def observe(request: pytest.FixtureRequest) -> Observe:
     """What the API says of a subject."""
-    run = _launched(request.config).run
-    check, _ = _identity(request.node)
-
-    def look(subject: Subject) -> Answer:
-        return run.observe(check, subject)
-
-    return look
+    run, check = _asked_by(request)
+    return partial(run.observe, check)
 
 
 @pytest.fixture
 def run_workload(request: pytest.FixtureRequest) -> RunWorkload:
     """Run a workload over all subjects of this check, once, and wait for one of them."""
-    run = _launched(request.config).run
-    check, _ = _identity(request.node)
-
-    def ask(name: str, subject: NodeSubject) -> Answer:
-        return run.ask(check, name, subject)
-
-    return ask
+    run, check = _asked_by(request)
+    return partial(run.ask, check)
 
 
 @pytest.fixture
 def try_claims(request: pytest.FixtureRequest) -> TryClaims:
     """Make, bind, look at and delete a claim on each storage of the profile."""
-    run = _launched(request.config).run
-    check, _ = _identity(request.node)
-
-    def ask(subject: ClusterSubject) -> Answer:
-        return run.try_claims(check, subject)
-
-    return ask
+    run, check = _asked_by(request)
+    return partial(run.try_claims, check)
 
 
 @pytest.fixture
 def run_experiment(request: pytest.FixtureRequest) -> RunExperiment:
     """Have the gang do something, once for all subjects of this check, and wait for one of them."""
-    run = _launched(request.config).run
-    check, _ = _identity(request.node)
-
-    def ask(name: str, subject: Subject) -> Answer:
-        return run.ask_gang(check, name, subject)
-
-    return ask
+    run, check = _asked_by(request)
+    return partial(run.ask_gang, check)
 
 
 @pytest.fixture
 def kill_training(request: pytest.FixtureRequest) -> KillTraining:
     """Kill the run's training in this way and wait for what comes back."""
-    run = _launched(request.config).run
-    check, _ = _identity(request.node)
-
-    def ask(how: str, subject: ClusterSubject) -> Answer:
-        return run.kill_training(check, how, subject)
-
-    return ask
+    run, check = _asked_by(request)
+    return partial(run.kill_training, check)
 
 
 @pytest.fixture
 def read_exporter(request: pytest.FixtureRequest) -> ReadExporter:
     """What a node's metrics exporter tells."""
-    run = _launched(request.config).run
-    check, _ = _identity(request.node)
-
-    def read(subject: NodeSubject, seen: Answer) -> Answer:
-        return run.read_exporter(check, subject, seen)
-
-    return read
+    run, check = _asked_by(request)
+    return partial(run.read_exporter, check)
 
 
 @pytest.fixture
 def read_prometheus(request: pytest.FixtureRequest) -> ReadPrometheus:
     """What Prometheus keeps of a node's GPUs."""
-    run = _launched(request.config).run
-    check, _ = _identity(request.node)
-
-    def read(subject: NodeSubject, seen: Answer) -> Answer:
-        return run.read_prometheus(check, subject, seen)
-
-    return read
+    run, check = _asked_by(request)
+    return partial(run.read_prometheus, check)
 
 
 @pytest.fixture
 def follow_load(request: pytest.FixtureRequest) -> FollowLoad:
     """What a node's metrics exporter told of a load."""
-    run = _launched(request.config).run
-    check, _ = _identity(request.node)
-
-    def follow(subject: NodeSubject, load: Answer) -> Answer:
-        return run.follow_load(check, subject, load)
-
-    return follow
+    run, check = _asked_by(request)
+    return partial(run.follow_load, check)
 
 
 @pytest.fixture
