@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from workloads.contract import Fact, Sample
+from workloads.training_writers import AT_WORK
 
 NONE = "none"
 MAX_NAMES = 6
@@ -36,7 +37,7 @@ class Line:
 
     @property
     def kind(self) -> str:
-        """What it tells: joined, fresh, resumed, step, save, left, ended or final."""
+        """What it tells: joined, fresh, resumed, step, save, left, ended, failed, other-writer or final."""
         return str(self.value.get("e", ""))
 
     @property
@@ -96,6 +97,40 @@ def in_one_piece(lines: Iterable[Line]) -> bool:
     return not any(line.kind in ("ended", "failed", "resumed") for line in lines)
 
 
+def other_writers(*told: Sequence[Line]) -> str:
+    """
+    Who else had the folder of a training while it was at work, and what became of it; `none` where nobody had.
+
+    Told by the trainer, which finds claims on its folder that are not its own; or shown by a checkpoint that it chose
+    and whose writer is none of those whose saves these lines begin.
+    """
+    found: dict[str, None] = {}
+    for lines in told:
+        for line in lines:
+            if line.kind == "other-writer":
+                found[f"{line.value['who']}: {line.value['did']}"] = None
+    wrote = {str(line.value.get("by", "")) for lines in told for line in lines if line.kind == "save"}
+    for lines in told:
+        for line in lines:
+            by = str(line.value.get("by", ""))
+            if line.kind == "chose" and by and by not in wrote:
+                found[f"{by}: wrote the checkpoint of step {line.step}"] = None
+    return _named(list(found))
+
+
+def still_written(lines: Sequence[Line]) -> bool:
+    """Whether another writer is at work and does not give way, so that there is nothing to wait for."""
+    return any(line.kind == "other-writer" and line.value["did"] == AT_WORK for line in lines)
+
+
+def crashes_in_a_row(lines: Iterable[Line]) -> int:
+    """How often rank 0 has failed by itself since the last step that it told."""
+    count = 0
+    for line in lines:
+        count = 0 if line.kind == "step" else count + (line.kind == "failed")
+    return count
+
+
 def landed(before: Sequence[Line], kill: Killed) -> str | None:
     """Why the kill did not land where it was meant to, by the lines of the life that it ended; None where it did."""
     last = lives(before)[-1] if lives(before) else []
@@ -124,6 +159,7 @@ def judge(
         "came_back": bool(steps),
         "counted_as_completed": kill.counted_as_completed,
         "uninterrupted_in_one_piece": in_one_piece(reference),
+        "other_writers": other_writers(reference, before, after),
     }
     samples = [Sample("copies_of_a_rank", float(kill.copies), "count")]
     if chosen is not None:

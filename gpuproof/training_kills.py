@@ -17,15 +17,19 @@ from typing import Any
 
 from gpuproof.cluster.port import PODS, Cluster, ClusterError
 from gpuproof.continuation import (
+    NONE,
     Killed,
     Line,
     Where,
     complete_saves,
+    crashes_in_a_row,
     judge,
     landed,
     last_step,
     lives,
     open_save,
+    other_writers,
+    still_written,
 )
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.manifests import MEASURE
@@ -36,6 +40,8 @@ from workloads.contract import Measurement, Sample
 WORKLOAD = "training"
 _LOOK_S = 0.2
 _LAST_WORDS_S = 10.0
+HOPELESS = 3
+"""So many failures in a row of a training that comes back: the first is that of the rank that lost another."""
 _KILL_RANKS = "import os\nfor pid in open('/tmp/gpuproof-ranks').read().split():\n    os.kill(int(pid), 9)"
 """Run inside a container: process 1 notices that its ranks were killed and ends the pod."""
 
@@ -121,12 +127,19 @@ class KilledTraining:
             if failed is None:
                 failed = self._kill_and_judge(planned, reference)
             if failed is not None:
-                self.answers[planned.kill] = failed
+                self.answers[planned.kill] = self._disturbed() or failed
             on_answer(planned)
             answer = self.answers[planned.kill]
             if isinstance(answer, JobFailure) or not self._same(answer):
                 return False
         return True
+
+    def _disturbed(self) -> Measurement | None:
+        """What is known all the same of a kill that came to nothing, where another writer had the folder."""
+        others = other_writers(self.watch.lines)
+        if others == NONE:
+            return None
+        return Measurement(WORKLOAD, self.run_id, "", self.watch.job.name, 0, 0, (), {"other_writers": others})
 
     def rest(self, at: Planned | None) -> None:
         """Kill all ranks for good, where they come to stand still, and hear all that rank 0 had said."""
@@ -197,6 +210,9 @@ class KilledTraining:
         before, after = _parted(self.watch.lines, told)
         if any(pod.succeeded for pod in victims) or self.watch.given_up:
             return True  # nothing will come in its place
+        since = self.watch.lines[told:]
+        if still_written(since) or crashes_in_a_row(since) >= HOPELESS:
+            return True  # what comes next is the same again
         new = max(last_step(before), planned.step)
         enough = [step for step in complete_saves(after) if step >= planned.step]
         return bool(enough) and (last_step(after) > new or self.watch.ended)
@@ -269,6 +285,7 @@ class KilledTraining:
             answer.facts.get("came_back") is True
             and answer.facts.get("restored_differently") == "none"
             and answer.facts.get("saved_differently") == "none"
+            and answer.facts.get("other_writers") == "none"
             and self.watch.copies == 1
         )
 

@@ -18,18 +18,30 @@ from gpuproof.continuation import (
     Line,
     Where,
     complete_saves,
+    crashes_in_a_row,
     in_one_piece,
     judge,
     judge_damages,
     judge_final,
     last_step,
     lives,
+    other_writers,
 )
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.manifests import Renderer, TrainingJob
 from gpuproof.pod_shape import PodShape
 from gpuproof.suite import Answer
-from gpuproof.training_kills import WORKLOAD, Kill, KilledTraining, Planned, Shape, plan_kills, plan_rest, steps_needed
+from gpuproof.training_kills import (
+    HOPELESS,
+    WORKLOAD,
+    Kill,
+    KilledTraining,
+    Planned,
+    Shape,
+    plan_kills,
+    plan_rest,
+    steps_needed,
+)
 from gpuproof.training_watch import TrainingWatch
 from workloads.contract import Fact, Measurement, Sample
 
@@ -124,7 +136,11 @@ class Trainings:
         found = self._reference.result()
         if not isinstance(found, JobFailure) and not in_one_piece(found):
             why = next((str(line.value["why"]) for line in found if line.kind == "failed"), "a rank was lost")
-            facts: dict[str, Fact] = {"uninterrupted_in_one_piece": False, "uninterrupted_error": why}
+            facts: dict[str, Fact] = {
+                "uninterrupted_in_one_piece": False,
+                "uninterrupted_error": why,
+                "other_writers": other_writers(found),
+            }
             raise UnfitReference(Measurement(WORKLOAD, self.renderer.run_id, "", "reference", 0, 0, (), facts))
         return found
 
@@ -197,7 +213,8 @@ class Trainings:
         at_s = watch.clock()
         try:
             watch.start()
-            failed = self._until(watch, lambda: watch.ended, self.setup.shape.start_within_s)
+            done = lambda: watch.ended or crashes_in_a_row(watch.lines) >= HOPELESS  # noqa: E731 - two words
+            failed = self._until(watch, done, self.setup.shape.start_within_s)
         finally:
             watch.close()
         if failed is not None:

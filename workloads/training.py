@@ -13,6 +13,7 @@ import os
 import select
 import signal
 import sys
+import threading
 import time
 import traceback
 from typing import Any, Dict, List, Mapping, NoReturn, Tuple
@@ -24,8 +25,9 @@ import torch._dynamo
 
 from workloads import contract
 from workloads.line_stream import LineWriter
+from workloads.training_meeting import Place
 from workloads.training_model import Shape
-from workloads.training_rank import Place, Plan, Rank, Say
+from workloads.training_rank import EXIT_GIVES_WAY, Plan, Rank, Say
 
 PARAMETERS = (
     "pods",
@@ -81,6 +83,8 @@ class Launcher:
                 return contract.EXIT_TERMINATED
             if -signal.SIGKILL in codes:
                 return EXIT_KILLED
+            if EXIT_GIVES_WAY in codes:
+                return EXIT_GIVES_WAY  # the folder is another writer's: to begin again would take it back
         return 1
 
     def _one_round(self) -> List[int]:
@@ -146,10 +150,13 @@ class Launcher:
 def _sayer(pipe: int) -> Say:
     """Says a value to process 1, which numbers it."""
 
+    lock = threading.Lock()
+
     def say(value: Mapping[str, Any]) -> None:
         data = json.dumps(value).encode("ascii") + b"\n"
-        while data:
-            data = data[os.write(pipe, data) :]
+        with lock:
+            while data:
+                data = data[os.write(pipe, data) :]
 
     return say
 

@@ -23,6 +23,8 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystem
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
+from workloads.training_writers import Claim
+
 MARKER = "COMPLETE"
 NO_MARKER = "no marker: the save did not end"
 _CHUNK = 1 << 24
@@ -46,11 +48,13 @@ class Saved:
 
 @dataclass(frozen=True)
 class Found:
-    """The newest complete checkpoint (step None: there never was one), and what was refused before it, and why."""
+    """The newest complete checkpoint (step None: there never was one), what was refused before it and why, and by whom
+    it was written."""
 
     step: Optional[int]
     bytes: int
     refused: Tuple[Tuple[int, str], ...]
+    by: str = ""
 
 
 class _Writer(FileSystemWriter):
@@ -70,8 +74,8 @@ class _Writer(FileSystemWriter):
 class Checkpoints:
     """The checkpoints of one training in one folder, for one rank. `group` is used by nothing else."""
 
-    def __init__(self, folder: str, group: Any, *, visible_within_s: float, keep: int) -> None:
-        self.folder, self._group = folder, group
+    def __init__(self, folder: str, group: Any, *, visible_within_s: float, keep: int, claim: Optional[Claim]) -> None:
+        self.folder, self._group, self._claim = folder, group, claim
         self._rank, self._world = dist.get_rank(), dist.get_world_size()
         self._visible_within_s, self._keep = visible_within_s, keep
 
@@ -90,6 +94,8 @@ class Checkpoints:
             process_group=self._group,
         )
         files = self._gather(self._described(path))
+        if self._claim is not None:
+            self._claim.look()  # whoever has lost the folder completes nothing in it
         if self._rank == 0:
             self._mark(path, step, {name: entry for part in files for name, entry in part.items()})
         self._wait_for_all()
@@ -109,7 +115,8 @@ class Checkpoints:
             marker, why = read_marker(os.path.join(self.folder, name_of(step)))
             complaints = [text for text in self._gather(why or self._damage(step, marker)) if text]
             if not complaints:
-                return Found(step, sum(size for size, _ in marker.values()), tuple(refused))
+                by = writer_of(os.path.join(self.folder, name_of(step)))
+                return Found(step, sum(size for size, _ in marker.values()), tuple(refused), by)
             refused.append((step, complaints[0]))
         if any(why != NO_MARKER for _, why in refused):
             raise NotAsWritten("no checkpoint is whole: %s" % "; ".join("step %d: %s" % one for one in refused))
@@ -128,7 +135,7 @@ class Checkpoints:
 
     def at(self, folder: str) -> Checkpoints:
         """The same for another folder."""
-        return Checkpoints(folder, self._group, visible_within_s=self._visible_within_s, keep=self._keep)
+        return Checkpoints(folder, self._group, visible_within_s=self._visible_within_s, keep=self._keep, claim=None)
 
     def prepare_damaged(self, folder: str, damage: str) -> int:
         """Copies of the two newest checkpoints, the newer one damaged; its step. Every rank calls it."""
@@ -192,8 +199,8 @@ class Checkpoints:
         return {name: described(os.path.join(path, name)) for name in mine}
 
     def _mark(self, path: str, step: int, files: Mapping[str, Tuple[int, str]]) -> None:
-        text = json.dumps({"step": step, "world": self._world, "files": files}, sort_keys=True)
-        write_marker(path, text)
+        by = self._claim.who if self._claim else ""
+        write_marker(path, json.dumps({"by": by, "files": files, "step": step, "world": self._world}))
 
     def _damage(self, step: int, marker: Mapping[str, Tuple[int, str]]) -> str:
         """What is wrong with the files; the ranks share the reading of their content."""
@@ -294,6 +301,16 @@ def steps_in(folder: str) -> List[int]:
 
 def read_marker(path: str) -> Tuple[Dict[str, Tuple[int, str]], str]:
     """(file name to size and checksum, why there is none: "" where there is one)."""
+    marked, why = _marked(path)
+    return {str(name): (int(size), str(sum_)) for name, (size, sum_) in marked.get("files", {}).items()}, why
+
+
+def writer_of(path: str) -> str:
+    """Who marked it; "" where nobody did."""
+    return str(_marked(path)[0].get("by", ""))
+
+
+def _marked(path: str) -> Tuple[Dict[str, Any], str]:
     try:
         with open(os.path.join(path, MARKER), encoding="utf-8") as file:
             checksum, _, text = file.read().partition(" ")
@@ -301,7 +318,7 @@ def read_marker(path: str) -> Tuple[Dict[str, Tuple[int, str]], str]:
         return {}, NO_MARKER
     if "%08x" % binascii.crc32(text.encode("utf-8")) != checksum:
         return {}, "the marker is damaged"
-    return {str(name): (int(size), str(sum_)) for name, (size, sum_) in json.loads(text)["files"].items()}, ""
+    return dict(json.loads(text)), ""
 
 
 def write_marker(path: str, text: str) -> None:

@@ -13,7 +13,6 @@ import signal
 import struct
 import threading
 import time
-import uuid
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
@@ -23,27 +22,15 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.nn.parallel import DistributedDataParallel
 
 from workloads import training_checkpoint as checkpoint
+from workloads.training_meeting import Place, meet, prefixed
 from workloads.training_model import Shape, Trainee
+from workloads.training_writers import TOOK_OVER, Claim
 
 Say = Callable[[Mapping[str, Any]], None]
 
 EXIT_PEER_LEAVES = 75
 EXIT_LEAVES = 143
-_RETRY_S = 0.2
-_stores: Any = dist
-
-
-@dataclass(frozen=True)
-class Place:
-    """Which rank this is, of how many, and where the others meet."""
-
-    rank: int
-    world: int
-    local_rank: int
-    master: str
-    port: int
-    node: str
-    pod: str
+EXIT_GIVES_WAY = 76
 
 
 @dataclass(frozen=True)
@@ -73,19 +60,24 @@ class Rank:
         self.say: Say = say if place.rank == 0 else lambda _: None
         self._leaving = threading.Event()
         self._saving: Optional[_Background] = None
+        self._claim: Optional[Claim] = None
         signal.signal(signal.SIGTERM, lambda *_: self._leaving.set())
 
     def run(self) -> int:
         """Train to the end; the exit code of this rank."""
         began = time.monotonic()
-        self._join(began)
         place, plan = self.place, self.plan
+        if place.rank == 0:
+            # Before the others are met: one who is still at work with them must let them go.
+            self._claim = Claim(plan.folder, "%s on %s" % (place.pod, place.node), self._on_other)
+            self._claim.watch()
+        self._join(began)
         patience = dt.timedelta(seconds=plan.collective_s)
         self._group = dist.new_group(backend="gloo", timeout=patience)
         # A group of their own: a save in the background must not take part in the steps' exchanges, nor they in its.
         saving = dist.new_group(backend="gloo", timeout=patience)
         self.checkpoints = checkpoint.Checkpoints(
-            plan.folder, saving, visible_within_s=plan.visible_within_s, keep=plan.keep
+            plan.folder, saving, visible_within_s=plan.visible_within_s, keep=plan.keep, claim=self._claim
         )
         self.trainee = Trainee(self.shape, place.rank, place.world, self.device)
         self._resume()
@@ -97,16 +89,24 @@ class Rank:
         dist.destroy_process_group()
         return code
 
+    def _on_other(self, who: str, did: str) -> None:
+        """Another writer has the folder too: said in any case, and left to whoever claimed it last."""
+        self.say({"e": "other-writer", "who": who, "did": did})
+        if did == TOOK_OVER and self._claim is not None:
+            self._claim.give_way()
+            # At once, from whatever thread: what is being written has no marker yet.
+            os._exit(EXIT_GIVES_WAY)
+
     # -- together ------------------------------------------------------------------------------------------------------
 
     def _join(self, began: float) -> None:
         """Meet the others in a round that is whole and closed: a second copy of a rank cannot slip into it."""
         place, plan = self.place, self.plan
-        store, nonce = _meet(place, plan.join_s)
+        store, nonce = meet(place, plan.join_s)
         backend = "nccl" if self.device.type == "cuda" else "gloo"
         dist.init_process_group(
             backend,
-            store=_stores.PrefixStore(nonce, store),
+            store=prefixed(nonce, store),
             rank=place.rank,
             world_size=place.world,
             timeout=dt.timedelta(seconds=plan.collective_s),
@@ -124,7 +124,7 @@ class Rank:
             self.say({"e": "fresh", "refused": refused})
             return
         # Said before it is read: what cannot be read must not be chosen either.
-        self.say({"e": "chose", "step": found.step, "refused": refused})
+        self.say({"e": "chose", "step": found.step, "by": found.by, "refused": refused})
         shared, own = trainee.shared_state(), trainee.own_state()
         self.checkpoints.read(found.step, shared, own)
         trainee.restore(shared, own)
@@ -208,7 +208,8 @@ class Rank:
         trainee = self.trainee
         holding = self._stands("save")
         step, sums = trainee.step, checkpoint.by_part(self._sums())
-        self.say({"e": "save", "at": "begin", "step": step, "mode": mode})
+        by = self._claim.who if self._claim else ""
+        self.say({"e": "save", "at": "begin", "step": step, "mode": mode, "by": by})
         began = time.monotonic()
         shared, own = trainee.shared_state(), trainee.own_state()
         if mode == "sync":
@@ -296,33 +297,6 @@ class _Background:
         self._thread.join()
         if self._error is not None:
             raise self._error
-
-
-def _meet(place: Place, within_s: float) -> Any:
-    """(store, name of the round) once all ranks are there, each once; raises when they are not in time."""
-    until = time.monotonic() + within_s
-    last: Optional[BaseException] = None
-    while time.monotonic() < until:
-        try:
-            return _one_round(place, max(1.0, until - time.monotonic()))
-        except (RuntimeError, ValueError, OSError) as error:  # torch's errors of stores are RuntimeErrors
-            last = error
-            time.sleep(_RETRY_S)
-    raise RuntimeError("rank %d did not meet the others within %g s: %s" % (place.rank, within_s, last))
-
-
-def _one_round(place: Place, within_s: float) -> Any:
-    first = place.rank == 0
-    wait = dt.timedelta(seconds=within_s if first else min(within_s, 5.0))
-    store = _stores.TCPStore(place.master, place.port, None, first, wait, wait_for_workers=False)
-    if first:
-        store.set("round", uuid.uuid4().hex)
-    nonce = store.get("round").decode("ascii")
-    if store.add("%s/%d" % (nonce, place.rank), 1) != 1:
-        raise RuntimeError("rank %d has been here already: the round is over, or this is a second copy" % place.rank)
-    others = ["%s/%d" % (nonce, rank) for rank in range(place.world)]
-    store.wait(others, dt.timedelta(seconds=within_s))
-    return store, nonce
 
 
 def _nothing() -> None:

@@ -50,7 +50,12 @@ class FaultEngine:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def _actions_at_start(self) -> Iterable[file.Action]:
-        return (action for fault in self._faults if fault.at == "start" for action in fault.action)
+        return (
+            action
+            for fault in self._faults
+            for action in fault.action
+            if fault.at == "start" or isinstance(action, file.PatchWorkload)
+        )
 
     def shape(self, topology: Topology) -> Topology:
         """The topology with the faults that concern which nodes exist."""

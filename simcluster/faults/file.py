@@ -185,7 +185,8 @@ class ChangeStorageClass(_Strict):
 
 
 class PatchWorkload(_Strict):
-    """One text in a program's source is exchanged when its ConfigMap is made: the team's trainer has this defect."""
+    """One text in a program's source is exchanged when its ConfigMap is made: the team's trainer has this defect, from
+    the start, whenever else the fault strikes."""
 
     do: Literal["patch-workload"]
     file: str

@@ -9,7 +9,19 @@ from typing import Any
 
 import pytest
 
-from gpuproof.continuation import Killed, Line, Where, judge, judge_damages, judge_final, landed, lives
+from gpuproof.continuation import (
+    Killed,
+    Line,
+    Where,
+    crashes_in_a_row,
+    judge,
+    judge_damages,
+    judge_final,
+    landed,
+    lives,
+    other_writers,
+    still_written,
+)
 from workloads.contract import Fact
 
 EVERY = 3
@@ -71,6 +83,7 @@ def test_the_same_training_differs_in_nothing() -> None:
         "came_back": True,
         "counted_as_completed": False,
         "uninterrupted_in_one_piece": True,
+        "other_writers": "none",
         "began_anew": False,
         "resumed_from_newest_complete": True,
         "resumed_from_complete": True,
@@ -223,3 +236,24 @@ def test_final_tensors_are_compared_one_by_one() -> None:
 def test_damages_are_told_by_what_every_rank_made_of_them() -> None:
     told = [line(0, e="damaged", how="flipped_bit", outcome=["fell back", "loaded"])]
     assert judge_damages(told) == {"flipped_bit": "fell back, loaded"}
+
+
+def test_another_writer_is_named_and_what_it_did() -> None:
+    told = line(60.0, e="other-writer", who="killed-1-0-x on n1 (claim 1)", did="gave way")
+    for reference, before, after in ([*REFERENCE, told], BEFORE, AFTER), (REFERENCE, [*BEFORE, told], AFTER):
+        _, facts = judge(reference, before, after, KILL)
+        assert facts["other_writers"] == "killed-1-0-x on n1 (claim 1): gave way"
+    assert not still_written([told])
+    assert still_written([replace(told, value={**told.value, "did": "is still at work"})])
+
+
+@pytest.mark.parametrize(("by", "others"), [("b", "none"), ("x", "x: wrote the checkpoint of step 6"), ("", "none")])
+def test_a_checkpoint_of_a_writer_that_told_of_no_save_is_another_s(by: str, others: str) -> None:
+    mine = [line(1.0, e="save", at="begin", step=6, mode="sync", by="b")]
+    assert other_writers(mine, [line(9.0, e="chose", step=6, by=by)]) == others
+
+
+def test_failures_in_a_row_are_counted_from_the_last_step_on() -> None:
+    failed = line(70.0, e="failed", why="x")
+    assert crashes_in_a_row([failed, step(71.0, 7), failed, line(72.0, e="joined"), failed]) == 2
+    assert crashes_in_a_row([*AFTER]) == 0
