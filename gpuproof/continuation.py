@@ -87,6 +87,13 @@ def open_save(lines: Sequence[Line]) -> int | None:
     return begun[-1] if begun and begun[-1] not in ended else None
 
 
+def cut_in_two(lines: Sequence[Line], step: int) -> bool:
+    """Whether the ranks stand inside this save: every one has written its file, and nothing says so yet."""
+    last = lives(lines)[-1] if lives(lines) else []
+    written = any(line.kind == "save" and line.value.get("at") == "written" and line.step == step for line in last)
+    return written and open_save(last) == step
+
+
 def last_step(lines: Iterable[Line]) -> int:
     """The newest step told; 0 where none was."""
     return max((line.step for line in lines if line.kind == "step"), default=0)

@@ -23,10 +23,10 @@ from gpuproof.continuation import (
     Where,
     complete_saves,
     crashes_in_a_row,
+    cut_in_two,
     judge,
     landed,
     last_step,
-    lives,
     open_save,
     other_writers,
     still_written,
@@ -84,7 +84,8 @@ class Shape:
 
 
 def plan_kills(kills: Sequence[Kill], shape: Shape) -> tuple[Planned, ...]:
-    """Each kill has two saves to itself: one before it to come back to, and one after it; the victims take turns."""
+    """Each kill has two saves to itself: one before it to come back to, and one after it. Victims take turns, and that
+    of a kill is the same whatever else is asked."""
     return tuple(_planned(kill, place, shape) for place, kill in enumerate(kills))
 
 
@@ -97,7 +98,7 @@ def _planned(kill: Kill, place: int, shape: Shape) -> Planned:
     base = (2 * place + 1) * shape.save_every
     where = Where.SAVE if kill is Kill.IN_SAVE else Where.STEP
     step = base + (shape.save_every if where is Where.SAVE else max(1, shape.save_every // 2))
-    return Planned(kill, where, step, (shape.pods - 1 - place) % shape.pods)
+    return Planned(kill, where, step, (shape.pods - 1 - list(Kill).index(kill)) % shape.pods)
 
 
 def steps_needed(kills: int, save_every: int) -> int:
@@ -203,7 +204,7 @@ class KilledTraining:
     def _ready(self, planned: Planned) -> bool:
         lines = self.watch.lines
         if planned.where is Where.SAVE:
-            return open_save(lives(lines)[-1] if lines else []) == planned.step
+            return cut_in_two(lines, planned.step)
         return last_step(lines) >= planned.step and open_save(lines) is None
 
     def _recovered(self, planned: Planned, told: int, victims: Sequence[RankPod]) -> bool:

@@ -213,7 +213,7 @@ class Rank:
         began = time.monotonic()
         shared, own = trainee.shared_state(), trainee.own_state()
         if mode == "sync":
-            saved = self.checkpoints.write(step, shared, own, self._hold if holding else _nothing)
+            saved = self.checkpoints.write(step, shared, own, lambda: self._written(holding))
             self._say_saved(step, mode, saved, time.monotonic() - began, sums)
             return
         shared, own = checkpoint.copied(shared), checkpoint.copied(own)
@@ -224,6 +224,13 @@ class Rank:
 
         blocked_s = time.monotonic() - began
         self._saving = _Background(work)
+
+    def _written(self, holding: bool) -> None:
+        """Every rank's file is on disk, and nothing says so yet: here the save can be cut in two."""
+        dist.barrier(group=self._group)
+        self.say({"e": "save", "at": "written", "step": self.trainee.step})
+        if holding:
+            self._hold()
 
     def _settle(self) -> None:
         """Wait for a save in the background; its failure is this rank's."""

@@ -36,12 +36,12 @@ from gpuproof.continuation import (
     Line,
     Where,
     complete_saves,
+    cut_in_two,
     judge,
     judge_damages,
     judge_final,
     landed,
     last_step,
-    lives,
     open_save,
 )
 from gpuproof.finding import Context
@@ -296,7 +296,7 @@ def _completed(world: World, after: Sequence[Line]) -> bool:
 
 def _ready(world: World, planned: Planned) -> bool:
     if planned.where is Where.SAVE:
-        return open_save(lives(world.lines)[-1] if world.lines else []) == planned.step
+        return cut_in_two(world.lines, planned.step)
     return last_step(world.lines) >= planned.step and open_save(world.lines) is None
 
 
