@@ -131,10 +131,12 @@ def still_written(lines: Sequence[Line]) -> bool:
 
 
 def crashes_in_a_row(lines: Iterable[Line]) -> int:
-    """How often rank 0 has failed by itself since the last step that it told."""
-    count = 0
+    """How often rank 0 has failed by itself since it last got further than ever before."""
+    count, farthest = 0, 0
     for line in lines:
-        count = 0 if line.kind == "step" else count + (line.kind == "failed")
+        if line.kind == "step" and line.step > farthest:
+            count, farthest = 0, line.step
+        count += line.kind == "failed"
     return count
 
 
@@ -177,6 +179,8 @@ def judge(
         facts["resumed_from_complete"] = from_step in complete_saves(before)
     if resumed is not None and resumed.kind == "resumed":
         facts["restored_differently"] = _restored_differently(before, resumed)
+        if "parallelism" in resumed.value:
+            facts["parallelism"] = str(resumed.value["parallelism"])
     if steps:
         samples += _compared_steps(reference, steps, 0 if resumed is None else max(0, resumed.step))
         facts["passed_killed_step"] = last_step(steps) > last_step(before) or _ended_at(reference, steps)

@@ -27,13 +27,14 @@ from workloads import contract
 from workloads.line_stream import LineWriter
 from workloads.training_meeting import Place
 from workloads.training_model import Shape
-from workloads.training_rank import EXIT_GIVES_WAY, Plan, Rank, Say
+from workloads.training_rank import DDP, EXIT_GIVES_WAY, FSDP, Plan, Rank, Say
 
 PARAMETERS = (
     "pods",
     "ranks_per_pod",
     "save_every",
     "save_modes",
+    "parallelism",
     "keep",
     "seed",
     "parameters",
@@ -191,6 +192,7 @@ def _rank(params: Mapping[str, Any], index: int, local: int, per_pod: int, say: 
         holds=tuple(_hold(text) for text in params.get("holds", [])),
         hold_s=float(params.get("hold_s", 0)),
         damages=tuple(params.get("damages", [])),
+        parallelism=str(params.get("parallelism", DDP)),
         raw_bytes=total if params.get("raw") else 0,
     )
     return Rank(place, shape, plan, device, say)
@@ -215,6 +217,8 @@ def main() -> int:
     # Before the first CUDA call of any rank: without it matrix products of the same numbers may differ.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     params = contract.parameters()
+    if params.get("parallelism", DDP) not in (DDP, FSDP):
+        contract.could_not("parallelism is %r, expected one of: %s, %s" % (params["parallelism"], DDP, FSDP))
     index = int(os.environ.get("JOB_COMPLETION_INDEX", "0"))
     os.makedirs(str(params.get("folder", _FOLDER)), exist_ok=True)
     _tell_pids([])

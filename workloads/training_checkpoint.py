@@ -22,6 +22,7 @@ import torch.distributed as dist
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
+from torch.distributed.tensor import DTensor
 
 from workloads.training_writers import Claim
 
@@ -349,10 +350,11 @@ def described(file: str) -> Tuple[int, str]:
 
 
 def checksums(state: Mapping[str, Any]) -> Dict[str, str]:
-    """Tensor name to the checksum of its bytes, shape and type: the first 16 hex digits of SHA-256."""
+    """Tensor name to the checksum of its bytes, shape and type: the first 16 hex digits of SHA-256. Where ranks hold
+    pieces of a tensor it is that of the whole, and every rank calls this."""
     found = {}
     for name, tensor in state.items():
-        content = tensor.detach().cpu().contiguous()
+        content = _whole(tensor.detach()).cpu().contiguous()
         digest = hashlib.sha256(("%s %s " % (tuple(content.shape), content.dtype)).encode("ascii"))
         # Straight from memory: numpy, which would hand the bytes out, need not be in the image.
         digest.update(ctypes.string_at(content.data_ptr(), content.numel() * content.element_size()))
@@ -372,7 +374,25 @@ def by_part(sums: Mapping[str, str]) -> Dict[str, str]:
 
 def copied(state: Mapping[str, Any]) -> Tensors:
     """The tensors as they are now, in the host's memory."""
-    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}
+    return {name: _copied(tensor.detach()) for name, tensor in state.items()}
+
+
+def in_pieces(state: Mapping[str, Any]) -> bool:
+    """Whether ranks hold pieces of its weights and no rank a whole one."""
+    weights = [tensor for name, tensor in state.items() if name.startswith("weights.")]
+    return all(isinstance(tensor, DTensor) for tensor in weights)
+
+
+def _copied(tensor: Any) -> Any:
+    if not isinstance(tensor, DTensor):
+        return tensor.to("cpu", copy=True)
+    mine = tensor.to_local().to("cpu", copy=True)
+    whole, strides = tensor.shape, tensor.stride()
+    return DTensor.from_local(mine, tensor.device_mesh, tensor.placements, run_check=False, shape=whole, stride=strides)
+
+
+def _whole(tensor: Any) -> Any:
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def _of_rank(own: Mapping[str, Any], rank: int) -> Tensors:

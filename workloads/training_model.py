@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import torch
 from torch import nn
@@ -121,10 +121,14 @@ class Loader:
 class Trainee:
     """Model, optimiser, schedule, data and random generators of one rank."""
 
-    def __init__(self, shape: Shape, rank: int, world: int, device: Any) -> None:
+    def __init__(
+        self, shape: Shape, rank: int, world: int, device: Any, distribute: Callable[[Transformer], None]
+    ) -> None:
+        """`distribute` may replace the model's parameters in place, before the optimiser sees them."""
         self.shape, self.rank, self.device = shape, rank, device
         torch.manual_seed(shape.seed)
         self.model = Transformer(shape).to(device)
+        distribute(self.model)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=shape.learning_rate, weight_decay=0.01)
         # Made now and not by the first step: a state that is not there yet cannot be restored, and nobody complains.
         for parameter in self.model.parameters():

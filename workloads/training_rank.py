@@ -19,11 +19,13 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from workloads import training_checkpoint as checkpoint
 from workloads.training_meeting import Place, meet, prefixed
-from workloads.training_model import Shape, Trainee
+from workloads.training_model import Shape, Trainee, Transformer
 from workloads.training_writers import TOOK_OVER, Claim
 
 Say = Callable[[Mapping[str, Any]], None]
@@ -31,6 +33,7 @@ Say = Callable[[Mapping[str, Any]], None]
 EXIT_PEER_LEAVES = 75
 EXIT_LEAVES = 143
 EXIT_GIVES_WAY = 76
+DDP, FSDP = "ddp", "fsdp"
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Plan:
     hold_s: float = 0.0
     damages: Tuple[str, ...] = ()
     """Damages to try on copies of the newest checkpoint at the end."""
+    parallelism: str = DDP
     raw_bytes: int = 0
     """How much to write and read without a checkpoint at the end, over all ranks."""
 
@@ -79,15 +83,23 @@ class Rank:
         self.checkpoints = checkpoint.Checkpoints(
             plan.folder, saving, visible_within_s=plan.visible_within_s, keep=plan.keep, claim=self._claim
         )
-        self.trainee = Trainee(self.shape, place.rank, place.world, self.device)
+        self.trainee = Trainee(self.shape, place.rank, place.world, self.device, self._distribute)
         self._resume()
         on = [self.device.index] if self.device.type == "cuda" else None
-        self._model = DistributedDataParallel(self.trainee.model, device_ids=on)
+        model = self.trainee.model
+        self._model = DistributedDataParallel(model, device_ids=on) if plan.parallelism == DDP else model
         code = self._train()
         if code == 0:
             self._finish()
         dist.destroy_process_group()
         return code
+
+    def _distribute(self, model: Transformer) -> None:
+        """For FSDP: each rank keeps a piece of every parameter, of a block at a time."""
+        if self.plan.parallelism == FSDP:
+            mesh = init_device_mesh(self.device.type, (self.place.world,))
+            for part in (*model.blocks, model):
+                fully_shard(part, mesh=mesh)
 
     def _on_other(self, who: str, did: str) -> None:
         """Another writer has the folder too: said in any case, and left to whoever claimed it last."""
@@ -135,6 +147,7 @@ class Rank:
             "from": found.step,
             "refused": refused,
             "sums": checkpoint.by_part(self._sums()),
+            "parallelism": FSDP if checkpoint.in_pieces(shared) else DDP,
         }
         self.say({**said, "bytes": found.bytes, "s": seconds})
 

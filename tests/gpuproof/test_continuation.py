@@ -253,7 +253,15 @@ def test_a_checkpoint_of_a_writer_that_told_of_no_save_is_another_s(by: str, oth
     assert other_writers(mine, [line(9.0, e="chose", step=6, by=by)]) == others
 
 
-def test_failures_in_a_row_are_counted_from_the_last_step_on() -> None:
+def test_failures_in_a_row_are_counted_from_where_it_last_got_further() -> None:
     failed = line(70.0, e="failed", why="x")
     assert crashes_in_a_row([failed, step(71.0, 7), failed, line(72.0, e="joined"), failed]) == 2
+    assert crashes_in_a_row([step(71.0, 7), failed, step(72.0, 6), step(72.0, 7), failed, step(73.0, 8), failed]) == 1
+    assert crashes_in_a_row([step(71.0, 7), failed, step(72.0, 6), step(72.0, 7), failed]) == 2
     assert crashes_in_a_row([*AFTER]) == 0
+
+
+def test_how_the_weights_lay_is_what_the_trainer_found() -> None:
+    _, facts = judged(changed("resumed", lambda old: {**old, "parallelism": "fsdp"}))
+    assert facts["parallelism"] == "fsdp"
+    assert "parallelism" not in judged(AFTER)[1]

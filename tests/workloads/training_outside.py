@@ -27,7 +27,8 @@ from typing import Any, NoReturn
 
 # Not used here: what launchers and ranks need is imported before they are forked.
 import torch._dynamo
-import torch.distributed.checkpoint  # noqa: F401
+import torch.distributed.checkpoint
+import torch.distributed.fsdp  # noqa: F401
 
 import workloads
 from gpuproof.catalogue import load_checks, subjects_asked
@@ -55,6 +56,8 @@ from workloads.line_stream import load, parse_line
 WORLD = 2
 SAVE_EVERY = 3
 WITHIN_S = 60.0
+FAULTY_WITHIN_S = 20.0
+"""What hangs is waited for so long; all else ends by itself."""
 HOPELESS = 3
 """So many lives after one kill without getting on are a loop of crashes."""
 CHECK_OF = {
@@ -213,16 +216,23 @@ class Came:
 class Bench:
     """A folder, the reference, and the limits everything is held to."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._count = folder, 0
+    def __init__(self, folder: Path, parallelism: str) -> None:
+        self._folder, self._count, self._parallelism = folder, 0, parallelism
         checks = subjects_asked(load_checks())
         today = dt.datetime.now(dt.UTC).date()
-        self._profile = load_profile(THRESHOLDS / "simulated.toml", known_checks=checks, today=today)
+        self._profile = load_profile(profile_with(parallelism, folder), known_checks=checks, today=today)
         self.reference = self._uninterrupted()
 
     def _params(self, place: Path, **more: Any) -> dict[str, Any]:
         given = dict(self._profile.workloads["checkpoint_killed_pod"])
-        given |= {"pods": WORLD, "save_every": SAVE_EVERY, "parameters": 1000, "join_s": 30, "collective_s": 20}
+        given |= {
+            "pods": WORLD,
+            "parallelism": self._parallelism,
+            "save_every": SAVE_EVERY,
+            "parameters": 1000,
+            "join_s": 30,
+            "collective_s": 20,
+        }
         return {**given, "steps": steps_needed(1, SAVE_EVERY), "folder": str(place / "checkpoints"), **more}
 
     def _place(self) -> Path:
@@ -245,11 +255,11 @@ class Bench:
         patched = None if fault is None else patched_sources(fault, place)
         slow = {"collective_s": 4, "join_s": 6} if fault else {}
         with World(self._params(place, holds=[planned.hold], **slow), patched, place) as world:
-            started = world.until(lambda: _ready(world, planned), 15 if fault else WITHIN_S)
+            started = world.until(lambda: _ready(world, planned))
             told, at_s = len(world.lines), time.monotonic()
             if started:
                 _strike(world, planned)
-                world.until(lambda: _recovered(world, planned, told), 15 if fault else WITHIN_S)
+                world.until(lambda: _recovered(world, planned, told), FAULTY_WITHIN_S if fault else WITHIN_S)
             met = next((n for n in range(told, len(world.lines)) if world.lines[n].kind == "joined"), len(world.lines))
             before, after = world.lines[:met], world.lines[met:]
         dead = Killed(str(kill), planned.where, planned.step, at_s, counted_as_completed=_completed(world, after))
@@ -277,6 +287,15 @@ class Bench:
         samples, _ = judge_final(self.reference, world.lines)
         shutil.rmtree(place)
         return self._judged("checkpoint_damaged", Measurement("training", "", "", "", WORLD, 1, samples, facts))
+
+
+def profile_with(parallelism: str, folder: Path) -> Path:
+    """The simulated profile for this kind of training: its parameter and its limit say so."""
+    shutil.copytree(THRESHOLDS / "datasets", folder / "datasets", dirs_exist_ok=True)
+    profile = folder / f"simulated-{parallelism}.toml"
+    text = (THRESHOLDS / "simulated.toml").read_text(encoding="utf-8")
+    profile.write_text(text.replace('"ddp"', f'"{parallelism}"'), encoding="utf-8")
+    return profile
 
 
 def patched_sources(fault: Fault, place: Path) -> Path:
@@ -337,10 +356,11 @@ def main() -> int:
     parser.add_argument("--clean", type=int, default=0, help="only so many clean kill-and-resume runs")
     parser.add_argument("--only", help="only the faulty trainer of this fault")
     parser.add_argument("--out", type=Path, help="write what came of each as JSON")
+    parser.add_argument("--parallelism", choices=["ddp", "fsdp"], default="ddp")
     options = parser.parse_args()
     found: dict[str, Came] = {}
     with tempfile.TemporaryDirectory(prefix="training-outside-", dir=os.environ.get("TMPDIR")) as folder:
-        bench = Bench(Path(folder))
+        bench = Bench(Path(folder), options.parallelism)
         kinds = list(Kill) if options.clean else [Kill.ONE_POD, Kill.IN_SAVE, Kill.GRACEFUL]
         for number in range(options.clean or (0 if options.only else len(kinds))):
             kill = kinds[number % len(kinds)]
