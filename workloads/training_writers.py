@@ -12,7 +12,7 @@ import contextlib
 import json
 import os
 import threading
-from typing import Callable, Dict, Set, Tuple
+from typing import Any, Callable, Dict, Set, Tuple
 
 TOOK_OVER = "claimed it later"
 AT_WORK = "is still at work"
@@ -35,7 +35,7 @@ class Claim:
         self._lock = threading.Lock()
         self._told: Set[Tuple[int, str]] = set()
         self._signs: Dict[int, int] = {}
-        self._entry = {"who": who, "beats": 0, "gave_way": False}
+        self._entry: Dict[str, Any] = {"who": who, "beats": 0, "gave_way": False}
         there = _read(folder)
         self._known = {number: text for number, text in there.items() if text}
         self.number = self._make(max(there, default=0) + 1)
@@ -83,7 +83,7 @@ class Claim:
                 continue  # whoever saves there will say what is wrong with it
 
     def _beat(self) -> None:
-        self._entry["beats"] = int(self._entry["beats"]) + 1
+        self._entry["beats"] += 1
         _put(os.open(self._file(self.number), os.O_WRONLY), self._entry)
 
     def _compare(self, number: int, text: str) -> None:
@@ -106,7 +106,7 @@ class Claim:
         return os.path.join(self._folder, "%s%08d" % (_PREFIX, number))
 
 
-def _put(file: int, entry: Dict[str, object]) -> None:
+def _put(file: int, entry: Dict[str, Any]) -> None:
     """In one write of always the same length: whoever reads finds the old text or the new one."""
     try:
         os.write(file, json.dumps(entry).ljust(_PADDED_BYTES).encode("ascii"))
