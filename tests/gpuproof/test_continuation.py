@@ -14,6 +14,7 @@ from gpuproof.continuation import (
     Line,
     Where,
     crashes_in_a_row,
+    cut_in_two,
     judge,
     judge_damages,
     judge_final,
@@ -265,3 +266,13 @@ def test_how_the_weights_lay_is_what_the_trainer_found() -> None:
     _, facts = judged(changed("resumed", lambda old: {**old, "parallelism": "fsdp"}))
     assert facts["parallelism"] == "fsdp"
     assert "parallelism" not in judged(AFTER)[1]
+
+
+def test_a_save_can_be_cut_when_all_have_written_and_it_has_not_ended() -> None:
+    begun, ended = saved(1.0, 6)
+    written = line(1.05, e="save", at="written", step=6)
+    assert not cut_in_two([begun], 6)
+    assert cut_in_two([begun, written], 6)
+    assert not cut_in_two([begun, written], 9)
+    assert not cut_in_two([begun, written, ended], 6)
+    assert not cut_in_two([begun, written, line(2.0, e="joined", world=2, where=[]), begun], 6), "of an earlier life"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from simcluster.faults.file import all_faults
+from workloads import contract, training
 from workloads import training_checkpoint as checkpoint
 
 REHEARSED = {
@@ -79,3 +80,13 @@ def test_parts_have_one_checksum_each_and_names_count() -> None:
     assert set(parts) == {"weights", "rank-0.random", "rank-1.random"}
     assert checkpoint.by_part({**sums, "weights.b": "9"})["weights"] != parts["weights"]
     assert checkpoint.by_part({key: sums[key] for key in sums if key != "weights.b"})["weights"] != parts["weights"]
+
+
+def test_a_parallelism_that_there_is_not_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPUPROOF_PARAMS", json.dumps({"parallelism": "pipeline"}))
+    monkeypatch.setenv("TERMINATION_LOG", str(tmp_path / "log"))
+    with pytest.raises(SystemExit, match=str(contract.EXIT_COULD_NOT)):
+        training.main()
+    assert "parallelism is 'pipeline', expected one of: ddp, fsdp" in capsys.readouterr().err
