@@ -13,7 +13,6 @@ from enum import StrEnum
 from typing import Any
 
 from workloads.contract import Fact, Sample
-from workloads.training_writers import AT_WORK
 
 NONE = "none"
 MAX_NAMES = 6
@@ -123,11 +122,6 @@ def other_writers(*told: Sequence[Line]) -> str:
             if line.kind == "chose" and by and by not in wrote:
                 found[f"{by}: wrote the checkpoint of step {line.step}"] = None
     return _named(list(found))
-
-
-def still_written(lines: Sequence[Line]) -> bool:
-    """Whether another writer is at work and does not give way, so that there is nothing to wait for."""
-    return any(line.kind == "other-writer" and line.value["did"] == AT_WORK for line in lines)
 
 
 def crashes_in_a_row(lines: Iterable[Line]) -> int:

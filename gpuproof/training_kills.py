@@ -29,7 +29,6 @@ from gpuproof.continuation import (
     last_step,
     open_save,
     other_writers,
-    still_written,
 )
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.manifests import MEASURE
@@ -211,8 +210,7 @@ class KilledTraining:
         before, after = _parted(self.watch.lines, told)
         if any(pod.succeeded for pod in victims) or self.watch.given_up:
             return True  # nothing will come in its place
-        since = self.watch.lines[told:]
-        if still_written(since) or crashes_in_a_row(since) >= HOPELESS:
+        if crashes_in_a_row(self.watch.lines[told:]) >= HOPELESS:
             return True  # what comes next is the same again
         new = max(last_step(before), planned.step)
         enough = [step for step in complete_saves(after) if step >= planned.step]
