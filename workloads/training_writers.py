@@ -123,8 +123,9 @@ def _read(folder: str) -> Dict[int, str]:
             continue
         try:
             with open(os.path.join(folder, name), encoding="ascii") as file:
-                text = file.read().strip()
-        except OSError:
+                text = file.read()
+            json.loads(text)
+        except (OSError, ValueError):
             text = ""
-        found[int(number)] = text if text.endswith("}") else ""
+        found[int(number)] = text
     return found
