@@ -192,7 +192,7 @@ class Renderer:
             limits=self._limits(job),
             claims=[{"name": name, "claim": claim_name(name)} for name in job.shape.claims],
             dataset=DATASET if job.shape.dataset else "",
-            image=self.pod.image,
+            image=str(job.params.get("image", self.pod.image)) if job.shape.image else self.pod.image,
             python=self.pod.python,
             start=escape(_START.format(module=f"workloads.{job.workload}")),
             world_size=job.world_size,

@@ -29,6 +29,7 @@ from gpuproof.suite import (
     Observe,
     ReadExporter,
     ReadPrometheus,
+    ReadPull,
     RunExperiment,
     RunWorkload,
     Subject,
@@ -282,6 +283,13 @@ def read_prometheus(request: pytest.FixtureRequest) -> ReadPrometheus:
     """What Prometheus keeps of a node's GPUs."""
     run, check = _asked_by(request)
     return partial(run.read_prometheus, check)
+
+
+@pytest.fixture
+def read_pull(request: pytest.FixtureRequest) -> ReadPull:
+    """What a node's kubelet says of a pod's image."""
+    run, check = _asked_by(request)
+    return partial(run.read_pull, check)
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 ALL, NONE = "all", "none"
-_KEYS = ("gpus", "rdma", "claims", "dataset", "containers", "tempted", "scratch", "kept", "beside")
-_SWITCHES = ("rdma", "dataset", "tempted", "scratch", "kept", "beside")
+_KEYS = ("gpus", "rdma", "claims", "dataset", "containers", "tempted", "scratch", "kept", "beside", "image")
+_SWITCHES = ("rdma", "dataset", "tempted", "scratch", "kept", "beside", "image")
 RESERVED_CONTAINERS = ("measure", "hold")
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
@@ -36,6 +36,8 @@ class PodShape:
     they ask for no GPU and share `/gpuproof/shared` with `measure`. `tempted`: every container that asks for no GPU is
     told NVIDIA_VISIBLE_DEVICES=all, as many images do. `scratch`: an emptyDir at `/gpuproof/scratch`.
 
+    `image`: the pod's image is the check's parameter `image` where it has one, instead of `[pod]`'s.
+
     `kept`: the pods stay, with all they hold, until the next sweep has ended; that one may be `beside` them, which
     other sweeps never are.
     """
@@ -49,6 +51,7 @@ class PodShape:
     scratch: bool = False
     kept: bool = False
     beside: bool = False
+    image: bool = False
 
     def gpus_of(self, gpus_per_pod: int) -> int:
         """How many GPUs one pod asks for, of the `gpus_per_pod` that it may hold."""

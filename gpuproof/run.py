@@ -30,6 +30,7 @@ from gpuproof.gang_results import WORKLOAD as GANG_WORKLOAD
 from gpuproof.gang_session import GangSession
 from gpuproof.gang_suite import GangSuite
 from gpuproof.gangs import Gang
+from gpuproof.image_pull import pull_of
 from gpuproof.inventory import Inventory, Node, gpus_in_use, read_inventory
 from gpuproof.jobs import NotVisited, OnResult, RunNamespace, StartedJob, Sweeper, SweepRequest, Timings, Visited
 from gpuproof.manifests import WORKLOADS, PodSettings, Renderer, TrainingJob
@@ -408,6 +409,18 @@ class Run:
         if subject.missing:
             return self._absent(check, subject)
         return self._saw(check, subject, self._telemetry.recording(check, subject.name, seen))
+
+    def read_pull(self, check: str, subject: NodeSubject, ran: Answer, which: str) -> Answer:
+        """What the node's kubelet says of the image of the pod that gave this answer."""
+        if isinstance(ran, JobFailure):
+            return self._hand_out(check, subject, ran)
+        visits = (sweep.visits.get(subject.name) for (name, _), sweep in self._sweeps.items() if name == check)
+        visited = next(visit for visit in visits if visit is not None and visit.measurement is ran)
+        within_s = self.setting.profile.deadlines.starting_s
+        try:
+            return self._saw(check, subject, pull_of(self.cluster, self._renderer.namespace, visited, which, within_s))
+        except ClusterError as error:
+            return self._saw(check, subject, JobFailure(error.reason, error.message))
 
     def follow_load(self, check: str, subject: NodeSubject, load: Answer) -> Answer:
         """What the exporter told while this check's load held the GPUs, and after all of it was gone."""

@@ -20,7 +20,7 @@ import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 DATASET = os.environ.get("GPUPROOF_DATASET", "/gpuproof/dataset")
 BLOCK = 1 << 20
@@ -30,7 +30,7 @@ _WRITE_BACK = 8 << 20
 _FIRST_PAUSE_S = 0.1
 _MAY_PASS = frozenset({408, 425, 429, 500, 502, 503, 504})
 
-Fill = Callable[[memoryview], int]
+Fill = Callable[[bytearray], int]
 
 
 class Refused(Exception):
@@ -71,7 +71,7 @@ class Digest:
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
-        self._full: "queue.Queue[Optional[memoryview]]" = queue.Queue()
+        self._full: "queue.Queue[Optional[Tuple[bytearray, memoryview]]]" = queue.Queue()
         self._free: "queue.Queue[bytearray]" = queue.Queue()
         for _ in range(_BUFFERS):
             self._free.put(bytearray(BLOCK))
@@ -79,17 +79,17 @@ class Digest:
         self._thread.start()
 
     def _work(self) -> None:
-        for block in iter(self._full.get, None):
+        for buffer, block in iter(self._full.get, None):
             self._digest.update(block)
-            self._free.put(block.obj)
+            self._free.put(buffer)
 
-    def buffer(self) -> memoryview:
+    def buffer(self) -> bytearray:
         """The next buffer to fill, of `BLOCK` bytes; waits where hashing is far behind."""
-        return memoryview(self._free.get())
+        return self._free.get()
 
-    def update(self, block: memoryview) -> None:
+    def update(self, buffer: bytearray, block: memoryview) -> None:
         """Take the filled part of a buffer; it must not change before `buffer` gives it out again."""
-        self._full.put(block)
+        self._full.put((buffer, block))
 
     def hexdigest(self) -> str:
         """Of all that was taken; ends the computation."""
@@ -186,12 +186,12 @@ def _copy(fill: Fill, out: Any, digest: Digest, have: int, began: float, found: 
     asked = have
     while True:
         buffer = digest.buffer()
-        block = buffer[: fill(buffer)]
+        block = memoryview(buffer)[: fill(buffer)]
         if not block:
             return
         if not found.first_byte_s:
             found.first_byte_s = time.monotonic() - began
-        digest.update(block)
+        digest.update(buffer, block)
         have += len(block)
         while block:
             block = block[out.write(block) :]
@@ -206,10 +206,10 @@ def _take_over(out: Any, digest: Digest, size: int) -> int:
     out.truncate(size)
     while True:
         buffer = digest.buffer()
-        block = buffer[: out.readinto(buffer)]
+        block = memoryview(buffer)[: out.readinto(buffer)]
         if not block:
             return int(out.tell())
-        digest.update(block)
+        digest.update(buffer, block)
 
 
 @contextlib.contextmanager
@@ -218,17 +218,16 @@ def _source(item: Mapping[str, Any], have: int, claims: str, timeout_s: float) -
     if "seed" in item:
         yield _made_up(str(item["seed"]), int(item["bytes"]), have)
     elif "path" in item:
-        try:
-            source = open(os.path.join(claims, str(item["storage"]), str(item["path"])), "rb", buffering=0)
-        except FileNotFoundError:
-            raise Refused("no such object on the claim") from None
-        with source:
+        path = os.path.join(claims, str(item["storage"]), str(item["path"]))
+        if not os.path.exists(path):
+            raise Refused("no such object on the claim")
+        with open(path, "rb", buffering=0) as source:
             source.seek(have)
             yield source.readinto
     else:
         with _answer(str(item["url"]), have, int(item["bytes"]), timeout_s) as answer:
 
-            def fill(buffer: memoryview) -> int:
+            def fill(buffer: bytearray) -> int:
                 with _broken_or_refused():
                     return int(answer.readinto(buffer))
 
@@ -238,7 +237,7 @@ def _source(item: Mapping[str, Any], have: int, claims: str, timeout_s: float) -
 def _made_up(seed: str, size: int, have: int) -> Fill:
     blocks = (block for number, block in enumerate(generated(seed, size)) if number * BLOCK >= have)
 
-    def fill(buffer: memoryview) -> int:
+    def fill(buffer: bytearray) -> int:
         block = next(blocks, b"")
         buffer[: len(block)] = block
         return len(block)

@@ -21,6 +21,7 @@ from simcluster.faults.admission import (
     PatchSource,
 )
 from simcluster.node.context import GPU_RESOURCE, Site
+from simcluster.node.images import ImageStore
 from simcluster.node.kubelet import NodeKubelet
 from simcluster.objectstore import ObjectStore
 from simcluster.topology import Prometheus, Topology
@@ -195,12 +196,21 @@ def _alter(kubelet: NodeKubelet, action: file.Action) -> None:
             node.troubles.sandbox_error = action.message
         case file.SilentKubelet():
             node.troubles.silent = True
-        case file.RefuseImage():
-            node.images.refuse(action.image)
+        case file.RefuseImage() | file.TroubleImages():
+            _trouble_images(node.images, action)
         case file.TruncateMessages():
             node.troubles.message_limit = action.keep_bytes
         case _:
             _alter_exporter(kubelet, action)
+
+
+def _trouble_images(images: ImageStore, action: file.RefuseImage | file.TroubleImages) -> None:
+    if isinstance(action, file.RefuseImage):
+        images.refuse(action.image)
+        return
+    images.collects = action.collects
+    if action.registry_mb_per_s is not None:
+        images.registry_bps = action.registry_mb_per_s * 1e6
 
 
 def _alter_exporter(kubelet: NodeKubelet, action: file.Action) -> None:

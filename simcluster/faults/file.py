@@ -109,6 +109,15 @@ class RefuseImage(_Strict):
     image: str
 
 
+class TroubleImages(_Strict):
+    """A node pulls images at another rate than the others, or keeps none that no pod uses."""
+
+    do: Literal["trouble-images"]
+    node: str
+    registry_mb_per_s: Annotated[float, Field(gt=0)] | None = None
+    collects: bool = False
+
+
 class LimitMemory(_Strict):
     """Something (a webhook, a default) sets a memory limit on a container of pods that ask for GPUs."""
 
@@ -290,6 +299,7 @@ Action = Annotated[
     | SilentKubelet
     | RemoveGpuNodes
     | RefuseImage
+    | TroubleImages
     | LimitMemory
     | ForbidPods
     | ExhaustQuota

@@ -241,6 +241,7 @@ class PodWorker:
         await self._let_go()
 
     async def _let_go(self) -> None:
+        self.node.images.let_go(self.uid)
         self._rdma.detach()
         self._planner.forget(list(self.containers))
         await self._sandbox.release()

@@ -34,8 +34,8 @@ def main() -> int:
         staged = staging.compare(link_gb_per_s)
         plain = ", ".join(f"{tool} {rate:.3f}" for tool, rate in staged.plain_gb_per_s.items())
         console.print(
-            f"staging over {path}: {staged.staged_gb_per_s:.3f} GB/s, plainly: {plain}; of the fastest {staged.share:.0%} "
-            f"(bound 80 %); sha256 alone {staged.sha256_gb_per_s:.3f}"
+            f"staging over {path}: {staged.staged_gb_per_s:.3f} GB/s, plainly: {plain}; "
+            f"of the fastest {staged.share:.0%} (bound 80 %); sha256 alone {staged.sha256_gb_per_s:.3f}"
         )
     found = network()
     console.print(

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from workloads.dataset_objects import BLOCK, fetch
 from workloads.dataset_staging import copy_one
@@ -109,7 +109,7 @@ def serve(directory: str, link_gb_per_s: float) -> None:
         def __init__(self, *args: Any) -> None:
             super().__init__(*args, directory=directory)
 
-        def copyfile(self, source: Any, outputfile: IO[bytes]) -> None:
+        def copyfile(self, source: Any, outputfile: Any) -> None:
             began, sent = time.monotonic(), 0
             for block in iter(lambda: source.read(BLOCK // 4), b""):
                 outputfile.write(block)
