@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from gpuproof import __version__, final_look, gang_requests
@@ -292,6 +293,8 @@ class Run:
         if subject.missing:
             return self._absent(check, subject)
         sweep = self._sweeps.get((check, workload)) or self._start_sweep(check, workload)
+        if sweep.request.call is not None:
+            sweep.request.call.set()
         if self._compares_with_fleet(check):
             sweep.wait()
         return self._hand_out(check, subject, sweep.answer(subject.name))
@@ -467,9 +470,15 @@ class Run:
             deadlines=profile.deadlines,
             shape=shape,
             dataset=profile.dataset if shape.dataset else None,
+            call=threading.Event() if shape.stays else None,
         )
         sweep = Sweep(request)
-        sweep.start(self._sweep, self.stop, lambda result: self._took(check, workload, result), _explain)
+        sweep.start(
+            self._stay if shape.stays else self._sweep,
+            self.stop,
+            lambda result: self._took(check, workload, result),
+            _explain,
+        )
         self._sweeps[check, workload] = sweep
         return sweep
 
@@ -484,6 +493,37 @@ class Run:
                 summary = self._sweeper.run(request, on_result, stop)
             finally:
                 self._running = None
+        for node, log in summary.logs.items():
+            self.record.log(request.check, node, log)
+
+    def _begin_to_stay(self) -> None:
+        """Start the pods that stay as soon as nothing that their check needs is open."""
+        for check, workload in self._staying:
+            subjects = [subject for name, subject in self.asked if name == check]
+            if (check, workload) in self._sweeps or not subjects:
+                continue
+            needed = list(self._prerequisites(check))
+            known = all((one, subject) in self.judged for one in needed for subject in subjects)
+            if known and any(self.settled(check, subject) is None for subject in subjects):
+                self._start_sweep(check, workload)
+
+    @cached_property
+    def _staying(self) -> tuple[tuple[str, str], ...]:
+        """The checks whose pods stay to the end, with their programs."""
+        programs = ((check.name, name) for check in self.setting.checks for name in check.workloads)
+        return tuple(one for one in programs if read_shape(one[1], self.setting.folders).stays)
+
+    def _stay(self, request: SweepRequest, on_result: OnResult, stop: threading.Event) -> None:
+        """Run a sweep beside all others."""
+        if self._namespace is None:
+            with self._one_sweep:
+                self._in_namespace()
+
+        def started(job: StartedJob) -> None:
+            self.record.job(request, job, self._renderer.namespace)
+
+        inventory = self._inventory if self._sweeper is None else self._sweeper.inventory
+        summary = Sweeper(self.cluster, self._renderer, inventory, on_job=started).run(request, on_result, stop)
         for node, log in summary.logs.items():
             self.record.log(request.check, node, log)
 
@@ -537,6 +577,8 @@ class Run:
             line = replace(line, held=self._taken_over[check, subject].held)
         self.judged[check, subject] = line
         self.record.verdict(check, subject, judgement, required=required, blocker=blocker, seconds=duration_s)
+        if not self.stop.is_set():
+            self._begin_to_stay()
 
     def _context(self, check: str, subject: str) -> Context:
         cluster = self.setting.profile.cluster

@@ -108,19 +108,26 @@ class FaultEngine:
             self._strike(action, target)
         if self._waiting:
             target.site.on_running.append(self._on_running)
+            target.site.on_told.append(self._on_told)
+
+    def _on_told(self, node: str, pod: Object) -> None:
+        self._on_event("told", node, pod, "")
 
     def _on_running(self, node: str, pod: Object, container: str) -> None:
+        self._on_event("measuring", node, pod, container)
+
+    def _on_event(self, event: str, node: str, pod: Object, container: str) -> None:
         labels = pod["metadata"].get("labels") or {}
         for fault in list(self._waiting):
             when = fault.at
-            if not isinstance(when, file.When) or when.node not in (node, file.EVERY_NODE):
+            if not isinstance(when, file.When) or when.event != event or when.node not in (node, file.EVERY_NODE):
                 continue
-            if when.container == container and when.labels.items() <= labels.items():
+            if container in ("", when.container) and when.labels.items() <= labels.items():
                 self._seen[fault.id] += 1
                 if self._seen[fault.id] < when.nth:
                     continue
                 self._waiting.remove(fault)
-                _log.info("fault %s strikes: %s runs on %s", fault.id, container, node)
+                _log.info("fault %s strikes: a pod on %s: %s %s", fault.id, node, event, container)
                 if when.after_s:
                     self._spawn(self._strike_later(fault, node, when.after_s))
                 else:

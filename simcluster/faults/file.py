@@ -322,11 +322,12 @@ Action = Annotated[
 
 class When(_Strict):
     """
-    The moment when a fault strikes: the `container` of a pod on `node` has begun to run, `after_s` ago (a real
-    cluster's seconds). With `labels`, a pod that has all of them; with `nth`, the so manieth of such pods.
+    The moment when a fault strikes: the `container` of a pod on `node` has begun to run (measuring), or the pod's
+    annotations have changed (told), `after_s` ago (a real cluster's seconds). With `labels`, a pod that has all of
+    them; with `nth`, the so manieth of such pods.
     """
 
-    event: Literal["measuring"]
+    event: Literal["measuring", "told"]
     node: str
     container: str = "measure"
     labels: dict[str, str] = {}
