@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuproof.limits import Asks
-from gpuproof.pod_shape import read_shape
+from gpuproof.pod_shape import PodShapeError, read_shape
 
 _ROOT = Path(__file__).resolve().parent.parent
 ACCEPTANCE = _ROOT / "acceptance"
@@ -200,7 +200,10 @@ def _assigns(item: ast.Assign, name: str) -> bool:
 
 def _stays(check: Check) -> bool:
     folders = (WORKLOADS, check.file.parent / "workloads", check.file.parent.parent / "workloads")
-    return any(read_shape(name, folders).stays for name in check.workloads)
+    try:
+        return any(read_shape(name, folders).stays for name in check.workloads)
+    except PodShapeError as error:
+        raise CatalogueError(str(error)) from error
 
 
 def _in_order(found: dict[str, Check]) -> tuple[Check, ...]:

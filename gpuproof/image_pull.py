@@ -20,6 +20,7 @@ from workloads.contract import Fact, Measurement, Sample
 WORKLOAD = "kubelet"
 """Who says it; no program of that name runs in a pod."""
 
+_FACTS = {"first": "image_of_first_pod", "second": "image_of_second_pod"}
 HERE, PULLED = "already present", "pulled"
 _GB = 1e9
 _DURATION = r"(?:[0-9.]+(?:h|ms|m|µs|us|ns|s))+"
@@ -72,7 +73,7 @@ def read_pull(said: Iterable[str], visited: Visited, which: str) -> Measurement 
             samples.append(Sample("image_size", float(size), "bytes", at))
             # What takes no time that the kubelet writes was no transfer.
             samples += [Sample("pull_rate", size / took_s / _GB, "GB/s", at)] if took_s else []
-    facts: dict[str, Fact] = {f"image_of_{which}_pod": PULLED if pulled is not None else HERE}
+    facts: dict[str, Fact] = {_FACTS[which]: PULLED if pulled is not None else HERE}
     measured = visited.measurement
     return Measurement(
         WORKLOAD,
@@ -83,7 +84,7 @@ def read_pull(said: Iterable[str], visited: Visited, which: str) -> Measurement 
         1,
         samples=tuple(samples),
         facts=facts,
-        environment={f"image_of_{which}_pod": image, f"registry_of_{which}_pod": _registry(image)},
+        environment={f"{which}_image": image, f"{which}_registry": _registry(image)},
     )
 
 

@@ -115,6 +115,10 @@ def _shape(file: Path, declared: Mapping[str, Any]) -> PodShape:
             raise PodShapeError(f"{file}: POD {key}: expected True or False, found {value!r}")
     if switches["kept"] and switches["beside"]:
         raise PodShapeError(f"{file}: POD: kept and beside: the pods that stay are those of one sweep; take out one")
+    if switches["stays"] and (gpus != NONE or switches["kept"] or switches["beside"]):
+        raise PodShapeError(
+            f'{file}: POD stays: such a pod must leave all GPUs to others: gpus "none", no kept, no beside'
+        )
     claims = _names(file, declared, "claims", 'names of [storage] such as ["shared"]')
     containers = _names(file, declared, "containers", 'names of further containers such as ["bystander"]')
     for name in containers:

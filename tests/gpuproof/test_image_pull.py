@@ -47,7 +47,7 @@ def test_the_words_of_kubelets(said: list[str], samples: dict[str, float], fact:
     assert {sample.metric: sample.value for sample in found.samples} == {"pod_started": 2.5, **samples}
     assert {sample.at["start"] for sample in found.samples} == {"first"}
     assert found.facts == {"image_of_first_pod": fact}
-    assert found.environment["registry_of_first_pod"] == "registry.example:5000"
+    assert found.environment["first_registry"] == "registry.example:5000"
     assert (found.node, found.pod, found.run_id) == ("n1", "p1", "run")
 
 
