@@ -10,7 +10,7 @@ import pytest
 
 from workloads import weights_cache
 from workloads.contract import Measurement
-from workloads.dataset_objects import generated
+from workloads.dataset_objects import fetch, generated
 
 SIZE = (1 << 20) + 3
 
@@ -48,10 +48,8 @@ def test_wrong_content_has_no_rate() -> None:
 
 
 def test_a_disk_that_gives_back_something_else_is_not_verified(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = weights_cache.fetch
-
     def damaging(item: dict[str, Any], place: str, *rest: Any) -> Any:
-        came = whole(item, place, *rest)
+        came = fetch(item, place, *rest)
         with Path(place).open("r+b") as out:
             out.write(bytes(16))
         return came
