@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuproof.limits import Asks
+from gpuproof.pod_shape import PodShapeError, read_shape
 
 _ROOT = Path(__file__).resolve().parent.parent
 ACCEPTANCE = _ROOT / "acceptance"
@@ -197,6 +198,14 @@ def _assigns(item: ast.Assign, name: str) -> bool:
     return any(isinstance(target, ast.Name) and target.id == name for target in item.targets)
 
 
+def _stays(check: Check) -> bool:
+    folders = (WORKLOADS, check.file.parent / "workloads", check.file.parent.parent / "workloads")
+    try:
+        return any(read_shape(name, folders).stays for name in check.workloads)
+    except PodShapeError as error:
+        raise CatalogueError(str(error)) from error
+
+
 def _in_order(found: dict[str, Check]) -> tuple[Check, ...]:
     ordered: list[Check] = []
     placed: set[str] = set()
@@ -211,6 +220,7 @@ def _in_order(found: dict[str, Check]) -> tuple[Check, ...]:
         placed.add(check.name)
         ordered.append(check)
 
-    for check in found.values():
+    # Pods that stay are asked when all else has been: what they hold is held over the whole run.
+    for check in sorted(found.values(), key=_stays):
         place(check, [])
     return tuple(ordered)

@@ -17,6 +17,7 @@ from gpuproof.suite import (
     Observe,
     ReadExporter,
     ReadPrometheus,
+    ReadPull,
     RunExperiment,
     RunWorkload,
     TryClaims,
@@ -76,6 +77,13 @@ def read_prometheus(request: pytest.FixtureRequest) -> ReadPrometheus:
     """What Prometheus keeps of a node's GPUs."""
     questions, check = _asked_by(request)
     return partial(questions.read_prometheus, check)
+
+
+@pytest.fixture
+def read_pull(request: pytest.FixtureRequest) -> ReadPull:
+    """What a node's kubelet says of a pod's image."""
+    questions, check = _asked_by(request)
+    return partial(questions.read_pull, check)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ import yaml
 
 from gpuproof import rdma_attachment
 from gpuproof.expectation import Rdma, Storage
-from gpuproof.pod_shape import WHOLE_NODE, PodShape
+from gpuproof.pod_shape import WHOLE_NODE, PodShape, parsed
 from gpuproof.podguard import OWN_ENV, touched
 from gpuproof.podpatch import PatchError, patch_template
 
@@ -171,10 +171,17 @@ class Renderer:
         labels = {**self._labels(), CHECK_LABEL: job.check, SWEEP_LABEL: job.sweep, JOB_LABEL: job.name}
         seat = KEPT_SEAT if job.shape.kept else SECOND_SEAT if job.shape.beside else ""
         labels |= {SEAT_LABEL: seat} if seat else {}
+        apart = {RUN_LABEL: self.run_id} | ({SEAT_LABEL: seat} if seat else {})
+        if job.shape.stays:
+            # Every other pod of the run keeps off nodes where one with its label is: these must not have it.
+            apart = {SWEEP_LABEL: job.sweep}
         rendered = _render(
             "sweep.yaml.j2",
             name=job.name,
             labels=labels,
+            pod_labels={key: value for key, value in labels.items() if not (job.shape.stays and key == RUN_LABEL)},
+            apart=apart,
+            told=ORDER_ANNOTATION if job.shape.stays else "",
             run_id=self.run_id,
             check=job.check,
             pods=job.pods,
@@ -184,7 +191,6 @@ class Renderer:
             node_names=list(job.only or job.exclude),
             node_operator="In" if job.only else "NotIn",
             gpu_resource=self.gpu_resource,
-            seat=seat,
             gpus=job.gpus,
             containers=list(job.shape.containers),
             tempted=job.shape.tempted,
@@ -192,7 +198,7 @@ class Renderer:
             limits=self._limits(job),
             claims=[{"name": name, "claim": claim_name(name)} for name in job.shape.claims],
             dataset=DATASET if job.shape.dataset else "",
-            image=self.pod.image,
+            image=str(job.params.get("image", self.pod.image)) if job.shape.image else self.pod.image,
             python=self.pod.python,
             start=escape(_START.format(module=f"workloads.{job.workload}")),
             world_size=job.world_size,
@@ -332,7 +338,7 @@ def shorter_selection(pool: Collection[str], wanted: Sequence[str]) -> tuple[tup
 
 def _imported_modules(text: str) -> list[str]:
     names: list[str] = []
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text)):
         if isinstance(node, ast.ImportFrom) and node.module == "workloads":
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("workloads."):

@@ -19,6 +19,7 @@ from gpuproof.fixtures import (  # noqa: F401 - pytest finds the fixtures of a p
     observe,
     read_exporter,
     read_prometheus,
+    read_pull,
     run_experiment,
     run_workload,
     try_claims,

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import ast
 import re
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 ALL, NONE = "all", "none"
-_KEYS = ("gpus", "rdma", "claims", "dataset", "containers", "tempted", "scratch", "kept", "beside")
-_SWITCHES = ("rdma", "dataset", "tempted", "scratch", "kept", "beside")
+_KEYS = ("gpus", "rdma", "claims", "dataset", "containers", "tempted", "scratch", "kept", "beside", "image", "stays")
+_SWITCHES = ("rdma", "dataset", "tempted", "scratch", "kept", "beside", "image", "stays")
 RESERVED_CONTAINERS = ("measure", "hold")
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
@@ -36,6 +37,11 @@ class PodShape:
     they ask for no GPU and share `/gpuproof/shared` with `measure`. `tempted`: every container that asks for no GPU is
     told NVIDIA_VISIBLE_DEVICES=all, as many images do. `scratch`: an emptyDir at `/gpuproof/scratch`.
 
+    `image`: the pod's image is the check's parameter `image` where it has one, instead of `[pod]`'s.
+
+    `stays`: the pods run beside those of all later sweeps, from when nothing that their check needs is open to the
+    end of the run; then the file `/gpuproof/told/word` is no longer empty, and they measure.
+
     `kept`: the pods stay, with all they hold, until the next sweep has ended; that one may be `beside` them, which
     other sweeps never are.
     """
@@ -49,6 +55,8 @@ class PodShape:
     scratch: bool = False
     kept: bool = False
     beside: bool = False
+    image: bool = False
+    stays: bool = False
 
     def gpus_of(self, gpus_per_pod: int) -> int:
         """How many GPUs one pod asks for, of the `gpus_per_pod` that it may hold."""
@@ -58,6 +66,16 @@ class PodShape:
 
 
 WHOLE_NODE = PodShape()
+_PARSING = threading.Lock()
+
+
+def parsed(text: str) -> ast.Module:
+    """The tree of a source, also where several threads ask.
+
+    CPython 3.11 counts the depth of trees in one place for all threads and fails where two overlap (gh-106905).
+    """
+    with _PARSING:
+        return ast.parse(text)
 
 
 def read_shape(workload: str, folders: Iterable[Path]) -> PodShape:
@@ -70,7 +88,7 @@ def read_shape(workload: str, folders: Iterable[Path]) -> PodShape:
 
 
 def _declared(file: Path) -> PodShape:
-    for item in ast.parse(file.read_text(encoding="utf-8")).body:
+    for item in parsed(file.read_text(encoding="utf-8")).body:
         if isinstance(item, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "POD" for t in item.targets):
             try:
                 declared = ast.literal_eval(item.value)
@@ -97,6 +115,10 @@ def _shape(file: Path, declared: Mapping[str, Any]) -> PodShape:
             raise PodShapeError(f"{file}: POD {key}: expected True or False, found {value!r}")
     if switches["kept"] and switches["beside"]:
         raise PodShapeError(f"{file}: POD: kept and beside: the pods that stay are those of one sweep; take out one")
+    if switches["stays"] and (gpus != NONE or switches["kept"] or switches["beside"]):
+        raise PodShapeError(
+            f'{file}: POD stays: such a pod must leave all GPUs to others: gpus "none", no kept, no beside'
+        )
     claims = _names(file, declared, "claims", 'names of [storage] such as ["shared"]')
     containers = _names(file, declared, "containers", 'names of further containers such as ["bystander"]')
     for name in containers:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from functools import cached_property
 
 from gpuproof import gang_requests
 from gpuproof.catalogue import TRAINING
@@ -92,6 +93,8 @@ class Questions:
         if subject.missing:
             return self._absent(check, subject)
         sweep = self._sweeps.get((check, workload)) or self._start_sweep(check, workload)
+        if sweep.request.call is not None:
+            sweep.request.call.set()
         if self._compares_with_fleet(check):
             sweep.wait()
         return self._verdicts.hand_out(check, subject, sweep.answer(subject.name))
@@ -170,6 +173,17 @@ class Questions:
             return self._absent(check, subject)
         return self._saw(check, subject, self._pods.telemetry.recording(check, subject.name, seen))
 
+    def read_pull(self, check: str, subject: NodeSubject, ran: Answer, which: str) -> Answer:
+        """What the node's kubelet says of the image of the pod that gave this answer."""
+        if isinstance(ran, JobFailure):
+            return self._verdicts.hand_out(check, subject, ran)
+        visits = (sweep.visits.get(subject.name) for (name, _), sweep in self._sweeps.items() if name == check)
+        visited = next(visit for visit in visits if visit is not None and visit.measurement is ran)
+        try:
+            return self._saw(check, subject, self._pods.read_pull(visited, which))
+        except ClusterError as error:
+            return self._saw(check, subject, JobFailure(error.reason, error.message))
+
     def follow_load(self, check: str, subject: NodeSubject, load: Answer) -> Answer:
         """What the exporter told while this check's load held the GPUs, and after all of it was gone."""
         if subject.missing:
@@ -209,11 +223,28 @@ class Questions:
             deadlines=profile.deadlines,
             shape=shape,
             dataset=profile.dataset if shape.dataset else None,
+            call=threading.Event() if shape.stays else None,
         )
         sweep = Sweep(request)
-        sweep.start(self.sweep, self._stop, lambda result: self.took(check, workload, result), _explain)
+        sweep.start(
+            self._pods.stay if shape.stays else self.sweep,
+            self._stop,
+            lambda result: self.took(check, workload, result),
+            _explain,
+        )
         self._sweeps[check, workload] = sweep
         return sweep
+
+    def begin_to_stay(self) -> None:
+        """Start the pods that stay to the end of the run, as soon as nothing that their check needs is open."""
+        for check, workload in self._staying:
+            if (check, workload) not in self._sweeps and self._verdicts.may_begin(check):
+                self._start_sweep(check, workload)
+
+    @cached_property
+    def _staying(self) -> tuple[tuple[str, str], ...]:
+        programs = ((check.name, name) for check in self._setting.checks for name in check.workloads)
+        return tuple(one for one in programs if read_shape(one[1], self._setting.folders).stays)
 
     def took(self, check: str, workload: str, result: Visited | NotVisited) -> None:
         """One result of a sweep, the moment it is there."""

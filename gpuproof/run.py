@@ -143,7 +143,9 @@ class Run:
     def judge(self, check: str, subject: str, answers: Sequence[Answer], began: float) -> Judgement:
         """Hold the answers against the profile and write the verdict down; `began` is by the monotonic clock."""
         context = self.questions.context(check, subject)
-        return self.verdicts.judge(check, subject, answers, context, began)
+        judgement = self.verdicts.judge(check, subject, answers, context, began)
+        self.questions.begin_to_stay()
+        return judgement
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from gpuproof.claim_trial import ClaimTrial
 from gpuproof.cluster.port import Cluster
+from gpuproof.failure import JobFailure
 from gpuproof.gang_pods import NAME as GANG
 from gpuproof.gang_session import GangRequest, GangSession
 from gpuproof.gang_suite import GangSuite, SuiteRequest
+from gpuproof.image_pull import pull_of
 from gpuproof.inventory import Inventory, Node
-from gpuproof.jobs import Cleanup, OnResult, RunNamespace, StartedJob, Sweeper, SweepRequest
+from gpuproof.jobs import Cleanup, OnResult, RunNamespace, StartedJob, Sweeper, SweepRequest, Visited
 from gpuproof.manifests import TrainingJob
 from gpuproof.run_record import RunRecord
 from gpuproof.run_trainings import begin_trainings, training_setup
@@ -69,6 +71,18 @@ class RunPods:
         for node, log in summary.logs.items():
             self._record.log(request.check, node, log)
 
+    def stay(self, request: SweepRequest, on_result: OnResult, stop: threading.Event) -> None:
+        """Run a sweep beside whatever else is at work, from now to the end of the run."""
+        with self._alone() if self._namespace is None else nullcontext():
+            inventory = self.inventory if self._sweeper is None else self._sweeper.inventory
+
+        def started(job: StartedJob) -> None:
+            self._record.job(request, job, self._renderer.namespace)
+
+        sweeper = Sweeper(self._cluster, self._renderer, inventory, on_job=started)
+        for node, log in sweeper.run(request, on_result, stop).logs.items():
+            self._record.log(request.check, node, log)
+
     def _job_started(self, job: StartedJob) -> None:
         if self.running is not None:
             self.telemetry.job_started(self.running.check)
@@ -110,6 +124,11 @@ class RunPods:
         """What became of a claim on each storage of the profile."""
         with self._alone():
             return ClaimTrial(self._cluster, self._renderer, self._setting.profile.deadlines.starting_s).run()
+
+    def read_pull(self, visited: Visited, which: str) -> Measurement | JobFailure:
+        """What the kubelet says of the image of a pod that has measured."""
+        within_s = self._setting.profile.deadlines.starting_s
+        return pull_of(self._cluster, self._renderer.namespace, visited, which, within_s)
 
     def close(self) -> Cleanup | None:
         """End the trainings and delete the namespace; None where there never was one."""

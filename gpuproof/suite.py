@@ -89,6 +89,12 @@ class TryClaims(Protocol):
     def __call__(self, subject: ClusterSubject) -> Answer: ...
 
 
+class ReadPull(Protocol):
+    """Read what the node's kubelet says of the image of a pod that ran there; `which` tells pods of one check apart."""
+
+    def __call__(self, subject: NodeSubject, ran: Answer, which: str) -> Answer: ...
+
+
 class Hold(Protocol):
     """Hold answers against every limit that the profile has for this check; the verdict is the test's outcome."""
 

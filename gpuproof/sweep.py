@@ -45,6 +45,7 @@ class _Pod:
     trouble: str = ""
     final: bool = False
     gone: bool = False
+    called: bool = False
     bound_at: float = 0.0
     running_at: float = 0.0
 
@@ -90,6 +91,16 @@ class SweepState:
             for pod in self._pods.values()
             if pod.phase is Phase.RUNNING and not pod.final and pod.node
         }
+
+    @property
+    def uncalled(self) -> list[str]:
+        """Running pods that stay and have not been called."""
+        pods = self._pods.values()
+        return [pod.name for pod in pods if pod.phase is Phase.RUNNING and not (pod.final or pod.called)]
+
+    def called(self, name: str, now: float) -> None:
+        """A pod that stays was told to measure: its time runs from now on."""
+        self._pods[name].called, self._pods[name].phase_since = True, now
 
     def drain(self) -> list[Result]:
         """Results since the last call; each candidate appears exactly once over the life of the sweep."""
@@ -245,6 +256,8 @@ class SweepState:
         return found
 
     def _overdue(self, pod: _Pod, now: float) -> JobFailure | None:
+        if self._request.shape.stays and pod.phase is Phase.RUNNING and not pod.called:
+            return None
         limit_s = _limit_s(self._request.deadlines, pod.phase)
         if now - pod.phase_since < limit_s:
             return None

@@ -17,7 +17,7 @@ from gpuproof.dataset import DatasetError, handout
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.feeds import Feeds, News, SeeingClock
 from gpuproof.inventory import Inventory
-from gpuproof.manifests import MEASURE, SWEEP_LABEL, Renderer, SweepJob, shorter_selection
+from gpuproof.manifests import MEASURE, ORDER_ANNOTATION, SWEEP_LABEL, Renderer, SweepJob, shorter_selection
 from gpuproof.node_board import NodeBoard
 from gpuproof.sweep import MAX_ROUNDS, SweepState
 from gpuproof.visits import NotVisited, Result, SweepRequest, Visited
@@ -175,6 +175,19 @@ class SweepRun:
         if late and not self.feeds.blind and now - self.looked_at >= _LOOK_EVERY_S:
             self._look(now)
         self._start_what_is_needed(now)
+        if self.request.call is not None and self.request.call.is_set():
+            self._call(now)
+
+    def _call(self, now: float) -> None:
+        """Tell the pods that stay to measure; one that cannot be told now is told at the next tick."""
+        for name in self.state.uncalled:
+            try:
+                self.cluster.annotate(PODS, name, {ORDER_ANNOTATION: "measure"}, namespace=self.renderer.namespace)
+            except ClusterError as error:
+                if error.status != 404:
+                    self.state.give_up(JobFailure(error.reason, f"{name} cannot be told to measure: {error.message}"))
+                    return
+            self.state.called(name, now)
 
     def _look(self, now: float) -> None:
         """A deadline has passed: what the watches have told may be old, so a list has the last word."""
@@ -292,6 +305,8 @@ class SweepRun:
     def _job(self, name: str, nodes: tuple[str, ...]) -> SweepJob:
         request, deadlines = self.request, self.request.deadlines
         pod_s = deadlines.scheduling_s + deadlines.starting_s + deadlines.pulling_s + deadlines.running_s
+        if request.shape.stays:
+            pod_s += deadlines.run_s
         pool = [node.hostname for node in self.board.inventory().in_pool(self.renderer.pool)]
         only, exclude = shorter_selection(pool, [self.board.hostname(node) for node in nodes])
         return SweepJob(

@@ -22,6 +22,8 @@ class Sweep:
     """One workload over many nodes; answers appear one by one."""
 
     request: SweepRequest
+    visits: dict[str, Visited] = field(default_factory=dict)
+    """Nodes that have measured, with pod and times."""
     _answers: dict[str, Answer] = field(default_factory=dict)
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _ended: bool = False
@@ -39,6 +41,8 @@ class Sweep:
         def took(result: Visited | NotVisited) -> None:
             on_result(result)
             with self._changed:
+                if isinstance(result, Visited):
+                    self.visits[result.node] = result
                 self._answers[result.node] = result.measurement if isinstance(result, Visited) else result.failure
                 self._changed.notify_all()
 

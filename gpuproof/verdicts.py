@@ -104,6 +104,13 @@ class Verdicts:
             for check in stages.values()
         )
 
+    def may_begin(self, check: str) -> bool:
+        """Whether something of the check is asked and open, and nothing that it needs is still to be judged."""
+        subjects = [subject for name, subject in self.asked if name == check]
+        needed = list(self._prerequisites(check)) if subjects else []
+        known = all((one, subject) in self.judged for one in needed for subject in subjects)
+        return known and any(self.settled(check, subject) is None for subject in subjects)
+
     def wanted(self, check: Check) -> bool:
         """Whether anything of the check is asked and open."""
         return any(name == check.name and self.settled(name, subject) is None for name, subject in self.asked)

@@ -5,6 +5,7 @@ It must not know how nodes are visited.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,8 @@ class SweepRequest:
     shape: PodShape = WHOLE_NODE
     dataset: Dataset | None = None
     excluded: tuple[str, ...] = ()
+    call: threading.Event | None = None
+    """For a shape that stays: set when its pods shall measure."""
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,17 @@ import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 DATASET = os.environ.get("GPUPROOF_DATASET", "/gpuproof/dataset")
 BLOCK = 1 << 20
+_BUFFERS = 4
+_WRITE_BACK = 8 << 20
+"""After so many bytes the kernel is asked to begin writing them out, so that little is left to wait for at the end."""
 _FIRST_PAUSE_S = 0.1
 _MAY_PASS = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+Fill = Callable[[bytearray], int]
 
 
 class Refused(Exception):
@@ -59,21 +64,32 @@ class Fetched:
 
 
 class Digest:
-    """The sha256 of blocks, computed beside the copying: hashing must not cost the copy its rate."""
+    """The sha256 of what passes through a ring of buffers, computed beside the copying: it must not cost its rate.
+
+    The buffers are used again and again: memory that is new for each block costs more than the copy itself.
+    """
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
-        self._blocks: "queue.Queue[Optional[bytes]]" = queue.Queue(maxsize=8)
+        self._full: "queue.Queue[Optional[Tuple[bytearray, memoryview]]]" = queue.Queue()
+        self._free: "queue.Queue[bytearray]" = queue.Queue()
+        for _ in range(_BUFFERS):
+            self._free.put(bytearray(BLOCK))
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
     def _work(self) -> None:
-        for block in iter(self._blocks.get, None):
+        for buffer, block in iter(self._full.get, None):
             self._digest.update(block)
+            self._free.put(buffer)
 
-    def update(self, block: bytes) -> None:
-        """Take the next block; waits where hashing is far behind."""
-        self._blocks.put(block)
+    def buffer(self) -> bytearray:
+        """The next buffer to fill, of `BLOCK` bytes; waits where hashing is far behind."""
+        return self._free.get()
+
+    def update(self, buffer: bytearray, block: memoryview) -> None:
+        """Take the filled part of a buffer; it must not change before `buffer` gives it out again."""
+        self._full.put((buffer, block))
 
     def hexdigest(self) -> str:
         """Of all that was taken; ends the computation."""
@@ -83,7 +99,7 @@ class Digest:
     def close(self) -> None:
         """End the computation."""
         if self._thread.is_alive():
-            self._blocks.put(None)
+            self._full.put(None)
             self._thread.join()
 
 
@@ -151,11 +167,8 @@ def _complete(item: Mapping[str, Any], part: str, claims: str, timeout_s: float,
         if have:
             have = _take_over(out, digest, min(have, wanted))
         if have < wanted:
-            for block in _blocks(item, have, claims, timeout_s):
-                if not found.first_byte_s:
-                    found.first_byte_s = time.monotonic() - began
-                digest.update(block)
-                _write(out, block)
+            with _source(item, have, claims, timeout_s) as fill:
+                _copy(fill, out, digest, have, began, found)
         size = out.tell()
         os.fsync(out.fileno())
         found_sha256 = digest.hexdigest()
@@ -168,50 +181,91 @@ def _complete(item: Mapping[str, Any], part: str, claims: str, timeout_s: float,
         raise _FromTheStart("wrong content: its sha256 is not the manifest's")
 
 
-def _write(out: Any, block: bytes) -> None:
-    view = memoryview(block)
-    while view:
-        view = view[out.write(view) :]
+def _copy(fill: Fill, out: Any, digest: Digest, have: int, began: float, found: Fetched) -> None:
+    """All that the source gives, behind the `have` bytes that are there."""
+    asked = have
+    while True:
+        buffer = digest.buffer()
+        block = memoryview(buffer)[: fill(buffer)]
+        if not block:
+            return
+        if not found.first_byte_s:
+            found.first_byte_s = time.monotonic() - began
+        digest.update(buffer, block)
+        have += len(block)
+        while block:
+            block = block[out.write(block) :]
+        if have - asked >= _WRITE_BACK:
+            # Linux begins to write these pages out and keeps those that it is still writing.
+            os.posix_fadvise(out.fileno(), asked, have - asked, os.POSIX_FADV_DONTNEED)
+            asked = have
 
 
 def _take_over(out: Any, digest: Digest, size: int) -> int:
     """Digest what an earlier attempt wrote; a new write goes on behind it."""
     out.truncate(size)
-    for block in iter(lambda: out.read(BLOCK), b""):
-        digest.update(block)
-    return int(out.tell())
+    while True:
+        buffer = digest.buffer()
+        block = memoryview(buffer)[: out.readinto(buffer)]
+        if not block:
+            return int(out.tell())
+        digest.update(buffer, block)
 
 
-def _blocks(item: Mapping[str, Any], have: int, claims: str, timeout_s: float) -> Iterator[bytes]:
+@contextlib.contextmanager
+def _source(item: Mapping[str, Any], have: int, claims: str, timeout_s: float) -> Iterator[Fill]:
+    """What fills a buffer with the object's next bytes, from the `have`th on; says how many, 0 at the end."""
     if "seed" in item:
-        blocks = generated(str(item["seed"]), int(item["bytes"]))
-        return (block for number, block in enumerate(blocks) if number * BLOCK >= have)
-    if "path" in item:
-        return _read(os.path.join(claims, str(item["storage"]), str(item["path"])), have)
-    return _download(str(item["url"]), have, int(item["bytes"]), timeout_s)
-
-
-def _read(path: str, have: int) -> Iterator[bytes]:
-    try:
-        with open(path, "rb") as source:
+        yield _made_up(str(item["seed"]), int(item["bytes"]), have)
+    elif "path" in item:
+        path = os.path.join(claims, str(item["storage"]), str(item["path"]))
+        if not os.path.exists(path):
+            raise Refused("no such object on the claim")
+        with open(path, "rb", buffering=0) as source:
             source.seek(have)
-            for block in iter(lambda: source.read(BLOCK), b""):
-                yield block
-    except FileNotFoundError:
-        raise Refused("no such object on the claim") from None
+            yield source.readinto
+    else:
+        with _answer(str(item["url"]), have, int(item["bytes"]), timeout_s) as answer:
+
+            def fill(buffer: bytearray) -> int:
+                with _broken_or_refused():
+                    return int(answer.readinto(buffer))
+
+            yield fill
 
 
-def _download(url: str, have: int, wanted: int, timeout_s: float) -> Iterator[bytes]:
+def _made_up(seed: str, size: int, have: int) -> Fill:
+    blocks = (block for number, block in enumerate(generated(seed, size)) if number * BLOCK >= have)
+
+    def fill(buffer: bytearray) -> int:
+        block = next(blocks, b"")
+        buffer[: len(block)] = block
+        return len(block)
+
+    return fill
+
+
+def _answer(url: str, have: int, wanted: int, timeout_s: float) -> Any:
+    """The open answer of the source, its promised length checked; to be closed."""
     request = urllib.request.Request(url, headers={"Range": "bytes=%d-" % have} if have else {})
+    with _broken_or_refused():
+        answer = urllib.request.urlopen(request, timeout=timeout_s)
+    with contextlib.ExitStack() as undo:
+        undo.push(answer)
+        if have and answer.status != 206:
+            raise _FromTheStart("the source gives no ranges")
+        length = answer.headers.get("Content-Length")
+        if length is not None and int(length) != wanted - have:
+            raise Wrong("wrong length: the source says %d bytes, the manifest %d" % (have + int(length), wanted))
+        undo.pop_all()
+    return answer
+
+
+@contextlib.contextmanager
+def _broken_or_refused() -> Iterator[None]:
+    """What goes wrong with a source, in words that hold no URL, and by whether it may pass."""
     try:
-        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
-            if have and answer.status != 206:
-                raise _FromTheStart("the source gives no ranges")
-            length = answer.headers.get("Content-Length")
-            if length is not None and int(length) != wanted - have:
-                raise Wrong("wrong length: the source says %d bytes, the manifest %d" % (have + int(length), wanted))
-            for block in iter(lambda: answer.read(BLOCK), b""):
-                yield block
+        yield
     except urllib.error.HTTPError as error:
         said = "the source answers %d %s" % (error.code, error.reason)
         error.close()

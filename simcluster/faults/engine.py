@@ -21,6 +21,7 @@ from simcluster.faults.admission import (
     PatchSource,
 )
 from simcluster.node.context import GPU_RESOURCE, Site
+from simcluster.node.images import ImageStore
 from simcluster.node.kubelet import NodeKubelet
 from simcluster.objectstore import ObjectStore
 from simcluster.topology import Prometheus, Topology
@@ -112,19 +113,26 @@ class FaultEngine:
             self._strike(action, target)
         if self._waiting:
             target.site.on_running.append(self._on_running)
+            target.site.on_told.append(self._on_told)
+
+    def _on_told(self, node: str, pod: Object) -> None:
+        self._on_event("told", node, pod, "")
 
     def _on_running(self, node: str, pod: Object, container: str) -> None:
+        self._on_event("measuring", node, pod, container)
+
+    def _on_event(self, event: str, node: str, pod: Object, container: str) -> None:
         labels = pod["metadata"].get("labels") or {}
         for fault in list(self._waiting):
             when = fault.at
-            if not isinstance(when, file.When) or when.node not in (node, file.EVERY_NODE):
+            if not isinstance(when, file.When) or when.event != event or when.node not in (node, file.EVERY_NODE):
                 continue
-            if when.container == container and when.labels.items() <= labels.items():
+            if container in ("", when.container) and when.labels.items() <= labels.items():
                 self._seen[fault.id] += 1
                 if self._seen[fault.id] < when.nth:
                     continue
                 self._waiting.remove(fault)
-                _log.info("fault %s strikes: %s runs on %s", fault.id, container, node)
+                _log.info("fault %s strikes: a pod on %s: %s %s", fault.id, node, event, container)
                 if when.after_s:
                     self._spawn(self._strike_later(fault, node, when.after_s))
                 else:
@@ -200,12 +208,21 @@ def _alter(kubelet: NodeKubelet, action: file.Action) -> None:
             node.troubles.sandbox_error = action.message
         case file.SilentKubelet():
             node.troubles.silent = True
-        case file.RefuseImage():
-            node.images.refuse(action.image)
+        case file.RefuseImage() | file.TroubleImages():
+            _trouble_images(node.images, action)
         case file.TruncateMessages():
             node.troubles.message_limit = action.keep_bytes
         case _:
             _alter_exporter(kubelet, action)
+
+
+def _trouble_images(images: ImageStore, action: file.RefuseImage | file.TroubleImages) -> None:
+    if isinstance(action, file.RefuseImage):
+        images.refuse(action.image)
+        return
+    images.collects = action.collects
+    if action.registry_mb_per_s is not None:
+        images.registry_bps = action.registry_mb_per_s * 1e6
 
 
 def _alter_exporter(kubelet: NodeKubelet, action: file.Action) -> None:

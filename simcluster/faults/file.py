@@ -109,6 +109,15 @@ class RefuseImage(_Strict):
     image: str
 
 
+class TroubleImages(_Strict):
+    """A node pulls images at another rate than the others, or keeps none that no pod uses."""
+
+    do: Literal["trouble-images"]
+    node: str
+    registry_mb_per_s: Annotated[float, Field(gt=0)] | None = None
+    collects: bool = False
+
+
 class LimitMemory(_Strict):
     """Something (a webhook, a default) sets a memory limit on a container of pods that ask for GPUs."""
 
@@ -291,6 +300,7 @@ Action = Annotated[
     | SilentKubelet
     | RemoveGpuNodes
     | RefuseImage
+    | TroubleImages
     | LimitMemory
     | ForbidPods
     | ExhaustQuota
@@ -313,11 +323,12 @@ Action = Annotated[
 
 class When(_Strict):
     """
-    The moment when a fault strikes: the `container` of a pod on `node` has begun to run, `after_s` ago (a real
-    cluster's seconds). With `labels`, a pod that has all of them; with `nth`, the so manieth of such pods.
+    The moment when a fault strikes: the `container` of a pod on `node` has begun to run (measuring), or the pod's
+    annotations have changed (told), `after_s` ago (a real cluster's seconds). With `labels`, a pod that has all of
+    them; with `nth`, the so manieth of such pods.
     """
 
-    event: Literal["measuring"]
+    event: Literal["measuring", "told"]
     node: str
     container: str = "measure"
     labels: dict[str, str] = {}

@@ -91,6 +91,11 @@ class Container:
         self._kills = 0
         self._unseen = False
 
+    @property
+    def pod_uid(self) -> str:
+        """Whose container it is."""
+        return str(self._pod.pod["metadata"]["uid"])
+
     def stopped(self) -> bool:
         """Whether `stop` has been called: nothing is started any more."""
         return self._halt

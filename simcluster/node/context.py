@@ -72,6 +72,8 @@ class Site:
     base_env: dict[str, str]
     on_running: list[Callable[[str, Object, str], None]] = field(default_factory=list)
     """Called with node, pod and container name whenever a container starts to run."""
+    on_told: list[Callable[[str, Object], None]] = field(default_factory=list)
+    """Called with node and pod when a pod's annotations have changed, before its own files show it."""
 
 
 @dataclass

@@ -5,6 +5,7 @@ Owns image names and pull outcomes. It must not know pods; nothing is ever downl
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import re
 from collections.abc import Collection
@@ -14,8 +15,15 @@ PYTHON_IMAGE = "simcluster.local/python:3"
 TORCH_IMAGE = "simcluster.local/torch:2"
 EXPORTER_IMAGE = "simcluster.local/dcgm-exporter:4"
 KNOWN_IMAGES = (PYTHON_IMAGE, TORCH_IMAGE, EXPORTER_IMAGE)
+"""What every node has from the beginning and never lets go of."""
 
-CARRIED = {TORCH_IMAGE: {"CUDA_VERSION": "13.0.2", "NVIDIA_VISIBLE_DEVICES": "all"}}
+RELEASED_IMAGE = "simcluster.local/torch:2-released"
+"""The registry has it, no node does: what a team's next release is to a cluster."""
+
+IMAGE_BYTES = 169_134_827
+"""Of every image there is (golden 29)."""
+
+CARRIED = {name: {"CUDA_VERSION": "13.0.2", "NVIDIA_VISIBLE_DEVICES": "all"} for name in (TORCH_IMAGE, RELEASED_IMAGE)}
 """What an image sets in its containers' environment, as NVIDIA's CUDA images and all that are made from them do."""
 
 _RESOLVER = ("10.250.0.1:40753", "10.96.0.10:53")
@@ -74,10 +82,20 @@ def default_policy(text: str) -> str:
 
 @dataclass
 class ImageStore:
-    """The images of one node: `present` those preloaded, `refused` those that the registry will not give (a fault)."""
+    """The images of one node: `present` those it has, `refused` those that the registry will not give (a fault).
+
+    `registry_bps` is what the path from the registry brings, in bytes/s. `collects`: an image that no pod uses any more
+    is removed at once, as a kubelet short of disk does with those that are not pinned.
+    """
 
     present: set[str] = field(default_factory=lambda: set(KNOWN_IMAGES))
-    available: Collection[str] = KNOWN_IMAGES
+    available: Collection[str] = (*KNOWN_IMAGES, RELEASED_IMAGE)
+    registry_bps: float = 340e6
+    collects: bool = False
+    users: dict[str, set[str]] = field(default_factory=dict)
+    """By image the uids of the pods that use it."""
+    pulling: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """A kubelet pulls one image after another (serializeImagePulls)."""
     refused: set[str] = field(default_factory=set)
     carried: dict[str, dict[str, str]] = field(default_factory=lambda: copy.deepcopy(CARRIED))
     """The environment that this node's copy of an image sets: copies of one tag may differ."""
@@ -91,8 +109,27 @@ class ImageStore:
         self.refused.add(name)
         self.present.discard(name)
 
-    def pull(self, image: Image) -> str:
-        """The error of an attempt to pull, or "" where it worked and the image is present now."""
+    def use(self, image: Image, pod: str) -> None:
+        """A pod has a container of this image."""
+        self.users.setdefault(image.full, set()).add(pod)
+
+    def let_go(self, pod: str) -> None:
+        """A pod has ended; a node that collects removes what nobody uses now."""
+        for name, pods in self.users.items():
+            pods.discard(pod)
+            if self.collects and not pods and name not in KNOWN_IMAGES:
+                self.present.discard(name)
+
+    def transfer_s(self, image: Image) -> float:
+        """How long its content takes to come; nothing where all of it is here."""
+        return 0.0 if self.has(image) else IMAGE_BYTES / self.registry_bps
+
+    def add(self, image: Image) -> None:
+        """Its content has come."""
+        self.present.add(image.full)
+
+    def refusal(self, image: Image) -> str:
+        """The error of an attempt to pull, or "" where the registry gives the image."""
         name = image.full
         prefix = f'failed to pull and unpack image "{name}": failed to resolve reference "{name}": '
         if name in self.refused:
@@ -101,7 +138,6 @@ class ImageStore:
                 "authorization failed: no basic auth credentials"
             )
         if name in self.available or name in self.present:
-            self.present.add(name)
             return ""
         if any(known.startswith(image.registry + "/") for known in self.available):
             return prefix + f"{name}: not found"

@@ -81,6 +81,9 @@ class PodWorker:
             return
         told = [self.pod["metadata"].get(key) for key in ("annotations", "labels")]
         self.pod = pod
+        if told[0] != pod["metadata"].get("annotations"):
+            for hook in self.node.site.on_told:
+                hook(self.node.name, pod)
         if self._volumes is not None and told != [pod["metadata"].get(key) for key in ("annotations", "labels")]:
             self._volumes.hurry()
         if pod["metadata"].get("deletionTimestamp") and self._terminating is None:
@@ -241,6 +244,7 @@ class PodWorker:
         await self._let_go()
 
     async def _let_go(self) -> None:
+        self.node.images.let_go(self.uid)
         self._rdma.detach()
         self._planner.forget(list(self.containers))
         await self._sandbox.release()

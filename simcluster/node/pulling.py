@@ -5,6 +5,7 @@ Owns the pull policy and the back-off. It must not know processes.
 
 from __future__ import annotations
 
+import time
 from typing import Protocol
 
 from simcluster.api.port import Object
@@ -17,6 +18,11 @@ _RETRY_S = 12.0
 
 class Waiter(Protocol):
     """The container that waits for its image."""
+
+    @property
+    def pod_uid(self) -> str:
+        """Whose container it is."""
+        ...
 
     def emit(self, kind: str, reason: str, message: str) -> None:
         """Report an event about the container."""
@@ -46,20 +52,33 @@ async def have_image(spec: Object, node: NodeContext, waiter: Waiter) -> bool:
         except images.InvalidImageError as invalid:
             await _trouble(node, waiter, "InvalidImageName", str(invalid), "InspectFailed")
             continue
-        if node.images.has(image) and policy != "Always":
-            text = f'Container image "{name}" already present on machine and can be accessed by the pod'
-            waiter.emit("Normal", "Pulled", text)
-            return True
-        if policy == "Never":
+        if policy == "Never" and not node.images.has(image):
             text = f'Container image "{name}" is not present with pull policy of Never'
             await _trouble(node, waiter, "ErrImageNeverPull", text, "ErrImageNeverPull")
             continue
-        error = _pull(name, image, node, waiter)
+        if _is_here(name, image, policy, node, waiter):
+            return True
+        asked = time.monotonic()
+        async with node.images.pulling:
+            # Another container may have got it meanwhile.
+            if _is_here(name, image, policy, node, waiter):
+                return True
+            error = await _pull(name, image, node, waiter, asked)
         if not error:
+            node.images.use(image, waiter.pod_uid)
             return True
         await _back_off(name, error, backoff_s, waiter)
         backoff_s = min(backoff_s * 2, node.site.timing.s(_LONGEST_BACKOFF_S))
     return False
+
+
+def _is_here(name: str, image: images.Image, policy: str, node: NodeContext, waiter: Waiter) -> bool:
+    if not node.images.has(image) or policy == "Always":
+        return False
+    text = f'Container image "{name}" already present on machine and can be accessed by the pod'
+    waiter.emit("Normal", "Pulled", text)
+    node.images.use(image, waiter.pod_uid)
+    return True
 
 
 async def _trouble(node: NodeContext, waiter: Waiter, reason: str, text: str, event: str) -> None:
@@ -69,16 +88,36 @@ async def _trouble(node: NodeContext, waiter: Waiter, reason: str, text: str, ev
     await waiter.sleep(node.site.timing.s(_RETRY_S))
 
 
-def _pull(name: str, image: images.Image, node: NodeContext, waiter: Waiter) -> str:
+async def _pull(name: str, image: images.Image, node: NodeContext, waiter: Waiter, asked: float) -> str:
     waiter.emit("Normal", "Pulling", f'Pulling image "{name}"')
-    error = node.images.pull(image)
+    began = time.monotonic()
+    transfer_s = node.images.transfer_s(image)
+    error = node.images.refusal(image)
     if error:
         waiter.emit("Warning", "Failed", f'Failed to pull image "{name}": {error}')
         waiter.emit("Warning", "Failed", "Error: ErrImagePull")
         return error
-    took = "in 12ms (12ms including waiting). Image size: 169134827 bytes."
-    waiter.emit("Normal", "Pulled", f'Successfully pulled image "{name}" {took}')
+    if transfer_s:
+        await waiter.sleep(transfer_s)
+    node.images.add(image)
+    now = time.monotonic()
+    took = f"in {go_duration(now - began)} ({go_duration(now - asked)} including waiting)"
+    size = f"Image size: {images.IMAGE_BYTES} bytes."
+    waiter.emit("Normal", "Pulled", f'Successfully pulled image "{name}" {took}. {size}')
     return ""
+
+
+def go_duration(seconds: float) -> str:
+    """A duration as Go writes it, in whole milliseconds: 812ms, 1.5s, 2m3.04s."""
+    milliseconds = max(int(seconds * 1000), 1)
+    if milliseconds < 1000:
+        return f"{milliseconds}ms"
+    minutes, rest = divmod(milliseconds, 60_000)
+    shown = f"{rest / 1000:.3f}".rstrip("0").rstrip(".") + "s"
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes}m{shown}"
+    return f"{minutes}m{shown}" if minutes else shown
 
 
 async def _back_off(name: str, error: str, backoff_s: float, waiter: Waiter) -> None:

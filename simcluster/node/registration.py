@@ -10,7 +10,7 @@ import uuid
 
 from simcluster.api.port import Object
 from simcluster.node.context import NodeContext
-from simcluster.node.images import KNOWN_IMAGES
+from simcluster.node.images import IMAGE_BYTES
 
 VERSION = "v1.36.2+simcluster"
 _CONDITIONS = (
@@ -86,5 +86,5 @@ def node_status(node: NodeContext, now: str, since: dict[str, str]) -> Object:
             "architecture": "amd64",
             **node.system,
         },
-        "images": [{"names": [name], "sizeBytes": 169134827} for name in KNOWN_IMAGES],
+        "images": [{"names": [name], "sizeBytes": IMAGE_BYTES} for name in sorted(node.images.present)],
     }

@@ -39,6 +39,20 @@ def test_a_check_is_read_without_being_run(tmp_path: Path) -> None:
     assert (beta.name, beta.asks_cluster, beta.asks_nodes) == ("beta", True, False)
 
 
+def test_what_is_held_over_the_run_is_asked_last() -> None:
+    *earlier, last = load_checks()
+    assert last.name == "storage_long_hold"
+    assert {"storage_volumes", "weights_cache"} <= {check.name for check in earlier}
+
+
+def test_a_shape_that_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text(GOOD.replace(', requires=["beta"]', ""))
+    (tmp_path / "workloads").mkdir()
+    (tmp_path / "workloads" / "alpha_program.py").write_text("POD = {'stays': 1}\n")
+    with pytest.raises(CatalogueError, match="POD stays: expected True or False"):
+        load_checks([tmp_path])
+
+
 @pytest.mark.parametrize(
     ("files", "complaint"),
     [

@@ -46,6 +46,7 @@ def test_public_names() -> None:
         "Observe",
         "ReadExporter",
         "ReadPrometheus",
+        "ReadPull",
         "RunExperiment",
         "RunWorkload",
         "TryClaims",

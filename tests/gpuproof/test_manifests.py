@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gpuproof.expectation import Rdma, Storage
 from gpuproof.manifests import (
+    ORDER_ANNOTATION,
     ManifestError,
     PodSettings,
     Renderer,
@@ -158,6 +159,38 @@ def test_pods_of_two_seats_may_share_a_node_and_others_may_not() -> None:
     assert other.items() <= its.items()
     assert other.items() <= own.items()
     assert other.items() <= plain.items()
+
+
+def test_pods_that_stay_keep_nobody_off_their_node_and_are_told_by_a_file() -> None:
+    template = renderer().sweep(job(shape=PodShape("none", stays=True)))["spec"]["template"]
+    others = renderer().sweep(job())["spec"]["template"]
+
+    def kept_off(pod: dict[str, Any]) -> dict[str, str]:
+        (term,) = pod["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        found: dict[str, str] = term["labelSelector"]["matchLabels"]
+        return found
+
+    labels, theirs = template["metadata"]["labels"], others["metadata"]["labels"]
+    assert kept_off(template).items() <= labels.items()
+    assert not kept_off(others).items() <= labels.items()
+    assert kept_off(others).items() <= theirs.items()
+    (told,) = (volume for volume in template["spec"]["volumes"] if volume["name"] == "gpuproof-told")
+    (item,) = told["downwardAPI"]["items"]
+    assert item == {"path": "word", "fieldRef": {"fieldPath": f"metadata.annotations['{ORDER_ANNOTATION}']"}}
+    assert not [volume for volume in others["spec"]["volumes"] if volume["name"] == "gpuproof-told"]
+
+
+def test_an_image_of_its_own_where_the_program_says_so() -> None:
+    params = {"image": "r.example/next:1"}
+    images = [
+        {
+            one["image"]
+            for one in renderer().sweep(job(shape=shape, params=given))["spec"]["template"]["spec"]["containers"]
+        }
+        for shape, given in ((PodShape(image=True), params), (PodShape(image=True), {}), (PodShape(), params))
+    ]
+    assert images[0] == {"r.example/next:1"}
+    assert images[1] == images[2] != images[0]
 
 
 def test_scratch_is_a_fresh_directory_on_the_node() -> None:

@@ -38,6 +38,8 @@ def test_a_pod_may_ask_for_some_gpus_and_have_company(tmp_path: Path) -> None:
     [
         ("POD = {'gpu': 'all'}", "unknown key 'gpu'"),
         ("POD = {'gpus': 0}", "POD gpus"),
+        ("POD = {'stays': True}", "POD stays"),
+        ("POD = {'gpus': 'none', 'stays': True, 'kept': True}", "POD stays"),
         ("POD = {'gpus': True}", "POD gpus"),
         ("POD = {'gpus': 'two'}", "POD gpus"),
         ("POD = {'kept': 1}", "POD kept"),

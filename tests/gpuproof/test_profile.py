@@ -408,6 +408,7 @@ class TestShipped:
         seen_by_the_harness = [
             harness / "observation.py",
             harness / "claim_trial.py",
+            harness / "image_pull.py",
             harness / "continuation.py",
             *harness.glob("training*.py"),
             *(harness / "telemetry").glob("*.py"),

@@ -15,6 +15,7 @@ from gpuproof.failure import JobFailure, Reason
 from gpuproof.inventory import read_inventory
 from gpuproof.measured import Expected
 from gpuproof.node_board import NodeBoard
+from gpuproof.pod_shape import WHOLE_NODE, PodShape
 from gpuproof.sweep import SweepState
 from gpuproof.visits import NotVisited, Result, SweepRequest, Visited
 from tests.gpuproof import pods, toy_cluster
@@ -24,12 +25,12 @@ CANDIDATES = ("n0", "n1", "n2")
 DEADLINES = Deadlines(scheduling_s=10, pulling_s=10, starting_s=10, running_s=10, run_s=100)
 
 
-def state() -> SweepState:
+def state(shape: PodShape = WHOLE_NODE) -> SweepState:
     nodes = [toy_cluster.node(f"n{number}") for number in range(4)]
     inventory = read_inventory(nodes, gpu_resource=toy_cluster.GPU, resource_version="1")
     board = NodeBoard(inventory, gpu_resource=toy_cluster.GPU, not_ready_grace_s=1, now=0)
     tolerations = [{"key": toy_cluster.GPU, "operator": "Exists"}]
-    request = SweepRequest("probe_check", "probe", {}, CANDIDATES, 2, DEADLINES)
+    request = SweepRequest("probe_check", "probe", {}, CANDIDATES, shape.gpus_of(2), DEADLINES, shape=shape)
     return SweepState(request, board, run_id="r1", tolerations=tolerations)
 
 
@@ -87,6 +88,22 @@ def test_a_slow_pull_does_not_use_up_the_time_to_measure() -> None:
     assert sweep.tick(19)
     assert "n0" not in {result.node for result in sweep.drain()}
     assert not sweep.tick(19, sure=True)
+    (result,) = (result for result in sweep.drain() if result.pod == "a")
+    assert isinstance(result, NotVisited)
+    assert result.failure.reason is Reason.DEADLINE_EXCEEDED
+
+
+def test_a_pod_that_stays_has_its_time_from_when_it_is_called() -> None:
+    sweep = state(PodShape("none", stays=True))
+    sweep.job_started("j", 3, 0)
+    sweep.on_pod(seen("a", "n0", phase="Running", containers={"measure": running()}), 1)
+    sweep.tick(1000, sure=True)
+    assert sweep.uncalled == ["a"]
+    sweep.called("a", 1000)
+    assert sweep.uncalled == []
+    sweep.tick(1009, sure=True)
+    assert "n0" not in {result.node for result in sweep.drain()}
+    sweep.tick(1010, sure=True)
     (result,) = (result for result in sweep.drain() if result.pod == "a")
     assert isinstance(result, NotVisited)
     assert result.failure.reason is Reason.DEADLINE_EXCEEDED

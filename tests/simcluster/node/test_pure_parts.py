@@ -14,7 +14,16 @@ from simcluster.api.quantities import parse
 from simcluster.node.admission import Refusal, refuse, requests
 from simcluster.node.expand import expand
 from simcluster.node.hosts import service_lines
-from simcluster.node.images import ImageStore, InvalidImageError, default_policy, parse_image
+from simcluster.node.images import (
+    IMAGE_BYTES,
+    RELEASED_IMAGE,
+    TORCH_IMAGE,
+    ImageStore,
+    InvalidImageError,
+    default_policy,
+    parse_image,
+)
+from simcluster.node.pulling import go_duration
 from simcluster.node.restarts import Restarts
 from simcluster.node.rootfs import inside
 from simcluster.node.status import ContainerRecord, PodView, pod_status, waiting
@@ -83,12 +92,42 @@ def test_pull_policies() -> None:
 
 def test_pulls() -> None:
     store = ImageStore()
-    assert store.pull(parse_image("simcluster.local/python:3")) == ""
-    assert store.pull(parse_image("simcluster.local/python:4")).endswith("simcluster.local/python:4: not found")
-    assert "lookup r.invalid on 10.96.0.10:53: read udp" in store.pull(parse_image("r.invalid/x:1"))
+    assert store.refusal(parse_image("simcluster.local/python:3")) == ""
+    assert store.refusal(parse_image("simcluster.local/python:4")).endswith("simcluster.local/python:4: not found")
+    assert "lookup r.invalid on 10.96.0.10:53: read udp" in store.refusal(parse_image("r.invalid/x:1"))
     store.refuse("simcluster.local/torch:2")
     assert not store.has(parse_image("simcluster.local/torch:2"))
-    assert "authorization failed" in store.pull(parse_image("simcluster.local/torch:2"))
+    assert "authorization failed" in store.refusal(parse_image("simcluster.local/torch:2"))
+
+
+def test_an_image_that_comes_for_the_first_time_takes_as_long_as_its_bytes() -> None:
+    store, image = ImageStore(registry_bps=IMAGE_BYTES / 4), parse_image(RELEASED_IMAGE)
+    assert store.refusal(image) == ""
+    assert store.transfer_s(image) == 4
+    store.add(image)
+    assert store.transfer_s(image) == 0
+
+
+@pytest.mark.parametrize(("collects", "kept"), [(False, True), (True, False)])
+def test_a_node_that_collects_removes_what_no_pod_uses(collects: bool, kept: bool) -> None:
+    store, image, pinned = ImageStore(collects=collects), parse_image(RELEASED_IMAGE), parse_image(TORCH_IMAGE)
+    store.add(image)
+    for pod in ("a", "b"):
+        store.use(image, pod)
+        store.use(pinned, pod)
+    store.let_go("a")
+    assert store.has(image)
+    store.let_go("b")
+    assert store.has(image) is kept
+    assert store.has(pinned)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "1ms"), (0.8123, "812ms"), (1.5, "1.5s"), (60.0, "1m0s"), (123.04, "2m3.04s"), (3723.0, "1h2m3s")],
+)
+def test_durations_are_written_as_go_does(seconds: float, text: str) -> None:
+    assert go_duration(seconds) == text
 
 
 def test_message_limits() -> None:
