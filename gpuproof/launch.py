@@ -45,9 +45,11 @@ from gpuproof.record import Recorder, RecordError, read_record
 from gpuproof.report import ReportPaths, RunView, write_reports
 from gpuproof.report.view import SubjectView
 from gpuproof.resume import ResumeError, read_earlier
-from gpuproof.run import CLEANUP_WITHIN_S, Run, Setting, WrongClusterError, today
+from gpuproof.run import Run
 from gpuproof.run_folder import RECORD, FolderError, LinesBySubject, disown, lines_so_far, own
 from gpuproof.run_namespace import delete_namespace, leftovers
+from gpuproof.run_pods import CLEANUP_WITHIN_S
+from gpuproof.setting import Setting, WrongClusterError, today
 
 Listener = Callable[[Mapping[str, Any]], None]
 

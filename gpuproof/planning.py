@@ -27,8 +27,8 @@ from gpuproof.manifests import Renderer, SweepJob
 from gpuproof.plan import Plan, judge_coverage, make_plan, scope_labels
 from gpuproof.pod_shape import read_shape
 from gpuproof.profile import Profile
-from gpuproof.run import Setting, renderer, today
 from gpuproof.run_trainings import training_setup
+from gpuproof.setting import Setting, renderer, today
 from gpuproof.trainings import sample_job
 from gpuproof.visits import SweepRequest
 

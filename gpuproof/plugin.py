@@ -15,9 +15,9 @@ from rich.console import Console
 
 from gpuproof import catalogue
 from gpuproof.launch import Launched, LaunchError, Listener, Options, launch, new_run_id
+from gpuproof.questions import Questions
 from gpuproof.report.page import PROPERTY_CHECK, PROPERTY_SUBJECT, ReportPage
 from gpuproof.report.terminal import print_summary
-from gpuproof.run import Run
 from gpuproof.run_folder import RECORD
 from gpuproof.suite import (
     Answer,
@@ -170,7 +170,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A check's subjects are its parameters, named so that `-k gpu-07` asks one node again."""
     if metafunc.definition.get_closest_marker("check") is None:
         return
-    plan = _launched(metafunc.config).run.plan
+    plan = _launched(metafunc.config).run.verdicts.plan
     if "node" in metafunc.fixturenames:
         metafunc.parametrize("node", plan.nodes, ids=[node.name for node in plan.nodes])
     if "cluster" in metafunc.fixturenames:
@@ -201,7 +201,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Only what was selected is asked: no pod is put on a node that nobody wants to know about."""
     launched = session.config.stash.get(LAUNCHED, None)
     if launched is not None:
-        launched.run.asked = {(check, subject.name) for check, subject in map(_identity, session.items)}
+        launched.run.verdicts.asked = {(check, subject.name) for check, subject in map(_identity, session.items)}
 
 
 def _deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -229,66 +229,66 @@ def _identity(item: pytest.Item) -> tuple[str, Subject]:
     return str(mark.args[0]), subject
 
 
-def _asked_by(request: pytest.FixtureRequest) -> tuple[Run, str]:
-    """The run that a check asks, and the check's name, which the run is told with each question."""
+def _asked_by(request: pytest.FixtureRequest) -> tuple[Questions, str]:
+    """What the run of a check can be asked, and the check's name, which is told with each question."""
     check, _ = _identity(request.node)
-    return _launched(request.config).run, check
+    return _launched(request.config).run.questions, check
 
 
 @pytest.fixture
 def observe(request: pytest.FixtureRequest) -> Observe:
     """What the API says of a subject."""
-    run, check = _asked_by(request)
-    return partial(run.observe, check)
+    questions, check = _asked_by(request)
+    return partial(questions.observe, check)
 
 
 @pytest.fixture
 def run_workload(request: pytest.FixtureRequest) -> RunWorkload:
     """Run a workload over all subjects of this check, once, and wait for one of them."""
-    run, check = _asked_by(request)
-    return partial(run.ask, check)
+    questions, check = _asked_by(request)
+    return partial(questions.ask, check)
 
 
 @pytest.fixture
 def try_claims(request: pytest.FixtureRequest) -> TryClaims:
     """Make, bind, look at and delete a claim on each storage of the profile."""
-    run, check = _asked_by(request)
-    return partial(run.try_claims, check)
+    questions, check = _asked_by(request)
+    return partial(questions.try_claims, check)
 
 
 @pytest.fixture
 def run_experiment(request: pytest.FixtureRequest) -> RunExperiment:
     """Have the gang do something, once for all subjects of this check, and wait for one of them."""
-    run, check = _asked_by(request)
-    return partial(run.ask_gang, check)
+    questions, check = _asked_by(request)
+    return partial(questions.ask_gang, check)
 
 
 @pytest.fixture
 def kill_training(request: pytest.FixtureRequest) -> KillTraining:
     """Kill the run's training in this way and wait for what comes back."""
-    run, check = _asked_by(request)
-    return partial(run.kill_training, check)
+    questions, check = _asked_by(request)
+    return partial(questions.kill_training, check)
 
 
 @pytest.fixture
 def read_exporter(request: pytest.FixtureRequest) -> ReadExporter:
     """What a node's metrics exporter tells."""
-    run, check = _asked_by(request)
-    return partial(run.read_exporter, check)
+    questions, check = _asked_by(request)
+    return partial(questions.read_exporter, check)
 
 
 @pytest.fixture
 def read_prometheus(request: pytest.FixtureRequest) -> ReadPrometheus:
     """What Prometheus keeps of a node's GPUs."""
-    run, check = _asked_by(request)
-    return partial(run.read_prometheus, check)
+    questions, check = _asked_by(request)
+    return partial(questions.read_prometheus, check)
 
 
 @pytest.fixture
 def follow_load(request: pytest.FixtureRequest) -> FollowLoad:
     """What a node's metrics exporter told of a load."""
-    run, check = _asked_by(request)
-    return partial(run.follow_load, check)
+    questions, check = _asked_by(request)
+    return partial(questions.follow_load, check)
 
 
 @pytest.fixture
@@ -321,10 +321,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     run = pyfuncitem.config.stash[LAUNCHED].run
     check, subject = _identity(pyfuncitem)
-    judgement = run.settled(check, subject.name)
+    judgement = run.verdicts.settled(check, subject.name)
     if judgement is None:
         return None
-    run.settle(check, subject.name, judgement)
+    run.verdicts.settle(check, subject.name, judgement)
     pyfuncitem.stash[VERDICT] = judgement.verdict
     _end(judgement)
     return True
@@ -362,7 +362,7 @@ def _nothing_held(item: pytest.Item, call: pytest.CallInfo[None], report: pytest
         reason = f"{check} ended without holding any answer against the profile: it judged nothing"
     else:
         reason = f"{check} itself failed: {call.excinfo.exconly()}"
-    item.config.stash[LAUNCHED].run.spoil(check, subject.name, reason)
+    item.config.stash[LAUNCHED].run.verdicts.spoil(check, subject.name, reason)
     item.stash[VERDICT] = Verdict.ERROR
     report.outcome = "failed"
     if call.excinfo is None:
@@ -372,7 +372,7 @@ def _nothing_held(item: pytest.Item, call: pytest.CallInfo[None], report: pytest
 def _broke_afterwards(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     check, subject = _identity(item)
     text = f"{check} itself failed after its verdict: {call.excinfo.exconly() if call.excinfo else ''}"
-    item.config.stash[LAUNCHED].run.spoil(check, subject.name, text)
+    item.config.stash[LAUNCHED].run.verdicts.spoil(check, subject.name, text)
     item.stash[VERDICT] = Verdict.ERROR
 
 
