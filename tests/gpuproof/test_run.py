@@ -18,6 +18,7 @@ from gpuproof.decision import DecisionOutcome, VerdictLine
 from gpuproof.expectation import CheckState, Dataset, GeneratedSource, State
 from gpuproof.jobs import OnResult, SweepRequest, Visited
 from gpuproof.limits import Limit, MinFraction, Per, Reference, Unique
+from gpuproof.options import Options
 from gpuproof.plan import make_plan
 from gpuproof.profile import Profile
 from gpuproof.record import Recorder
@@ -243,7 +244,7 @@ def test_a_resumed_run_is_given_the_verdicts_and_the_measurements_of_its_record(
     site, out = tmp_path / "site.toml", tmp_path / "run"
     site.write_text(SITE)
     monkeypatch.setattr(launch, "reach", lambda _: (KnownCluster.of(4), None))
-    options = launch.Options(profile=site, run_id="first", out=out)
+    options = Options(profile=site, run_id="first", out=out)
     first = launch.launch(options)
     found = measurement(sample(500), facts={"pod_gpu_uuid": ["a", "b"]}, node="n0")
     first.run.questions.took("gpu_inventory", "gpu_inventory", Visited("n0", "pod", 0, found, Timings(1, 2, 3)))
