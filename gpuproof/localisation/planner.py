@@ -155,7 +155,7 @@ class _Case:
         ]
 
     def _slow(self, scope: tuple[str, ...], wholes: Iterable[Reading]) -> bool:
-        """Say whether a set has missed often enough to be looked into: everybody once, a set without the blamed twice."""
+        """Say whether a set missed often enough to be looked into: everybody once, a set without the blamed twice."""
         misses = sum(map(missed_floor, wholes))
         return misses >= (1 if scope == self._question.nodes else DISTURBED)
 

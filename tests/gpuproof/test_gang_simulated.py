@@ -248,7 +248,8 @@ def test_a_gang_short_of_a_node_says_who_and_frees_the_others() -> None:
         request = GangRequest(SweepRequest("network", "gang_agent", {}, sim.nodes, 2, PATIENT), 60.0)
         session = GangSession(sim.cluster, sim.renderer, sim.sweeper.inventory, request, threading.Event())
         said: dict[tuple[str, str], Answer] = {}
-        params = dict.fromkeys(("whole", "transport"), PARAMS)
+        small = PARAMS.model_copy(update={"sizes_bytes": [65_536]})
+        params = {"alone": small.model_copy(update={"p2p_off": True}), "whole": small, "transport": small}
         suite = SuiteRequest(params, "r1", "cpu", 2, None, None, None)
 
         def publish(stage: str, subject: str, answer: Answer) -> None:
@@ -262,5 +263,10 @@ def test_a_gang_short_of_a_node_says_who_and_frees_the_others() -> None:
         assert "gpu-04: " in whole.message
         assert "rdma/ib" in whole.message
         assert whole.reason == refused.reason == "admission_refused"
+        # Those that came are measured each alone, with and without peer-to-peer.
+        for node in sim.nodes[:3]:
+            assert numbers(said["alone", node], "busbw")[0] > 0
+            assert numbers(said["alone", node], "busbw_p2p_off")[0] > 0
+        assert said["alone", "gpu-04"] == refused
         left = sim.cluster.list_objects(JOBS, namespace=sim.renderer.namespace).items
         assert all("deletionTimestamp" in job["metadata"] for job in left)
