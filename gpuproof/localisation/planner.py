@@ -16,6 +16,10 @@ PATIENCE = 4
 """A search without a bound of its own may take so many times the rounds that steady bad nodes take."""
 SURE = 3
 """Whole sets without the blamed that must meet the floor where a fault comes and goes, as one could be luck."""
+TWICE = 2
+"""The same where nothing is open but misses that did not come back, beside a fault that is always there."""
+DISTURBED = 2
+"""Whole sets without the blamed that must miss before somebody else is looked for: one is seen in good sets too."""
 NAMED_STAGES = {Stage.PAIRS, Stage.SUSPECTS, Stage.MORE_PAIRS, Stage.PARTS}
 
 
@@ -100,7 +104,7 @@ class _Case:
 
     def _may_be_chance(self, accused: _Accused, wholes: list[Reading]) -> bool:
         """Say whether the set without the blamed should tell at once if the misses left open matter to anybody."""
-        if accused.scope == self._question.nodes or any(map(missed_floor, wholes)):
+        if accused.scope == self._question.nodes or self._slow(accused.scope, wholes):
             return False
         runs = accused.runs
         return all(
@@ -150,9 +154,14 @@ class _Case:
             if reading.nodes == scope and reading.stage in {Stage.WHOLE, Stage.COUNTERFACTUAL}
         ]
 
+    def _slow(self, scope: tuple[str, ...], wholes: Iterable[Reading]) -> bool:
+        """Say whether a set missed often enough to be looked into: everybody once, a set without the blamed twice."""
+        misses = sum(map(missed_floor, wholes))
+        return misses >= (1 if scope == self._question.nodes else DISTURBED)
+
     def _unmeasured(self, scope: tuple[str, ...], wholes: Iterable[Reading]) -> list[tuple[str, str]]:
         """Return the links of the set's ring that no pair has measured, of the set that is known to miss."""
-        if not any(map(missed_floor, wholes)):
+        if not self._slow(scope, wholes):
             return []
         return [edge for edge in ring(scope) if not self._runs.together(frozenset(edge))]
 
@@ -173,8 +182,9 @@ class _Case:
         )
         misses = [reading for reading in wholes if missed_floor(reading)]
         mets = len(wholes) - len(misses)
-        if not everybody and not misses:
-            return self._end(accused, stands=True) if mets >= _needed(accused.suspicion) else again
+        if not everybody and len(misses) < DISTURBED:
+            needed = SURE + 1 if misses else _needed(accused)
+            return self._end(accused, stands=True) if mets >= needed else again
         more = self._more_pairs_after(misses[0].round)
         repeated = wholes[wholes.index(misses[0]) + 1 :]
         if not more:
@@ -241,10 +251,13 @@ def missed_floor(reading: Reading) -> bool:
     return reading.state is State.MISSED
 
 
-def _needed(found: Suspicion) -> int:
+def _needed(accused: _Accused) -> int:
+    found = accused.suspicion
     blamed: list[NodeBlame | LinkBlame | FabricBlame] = [*found.nodes.values(), *found.links.values()]
     blamed += found.fabric.values()
-    return SURE if found.open or any(one.intermittent for one in blamed) else 1
+    if any(one.intermittent for one in blamed) or any(accused.runs.misses(pair) > 1 for pair in found.open):
+        return SURE
+    return TWICE if found.open else 1
 
 
 def _smaller(parts: Sequence[Sequence[str]]) -> Sequence[str]:

@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from gpuproof.localisation.blame import Symptom
 from gpuproof.localisation.experiment import ExperimentResult, Floor, Floors, GroupResult, Outcome, Stage
@@ -68,6 +69,7 @@ def _least(floor: Floor, medians: Sequence[float]) -> float | None:
     return max(bounds, default=None)
 
 
+@lru_cache(maxsize=1 << 16)
 def _reading(index: int, stage: Stage, group: GroupResult, least: float | None) -> Reading:
     values = group.busbw_gb_per_s
     median = statistics.median(values) if values else None

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from gpuproof.report import charts, fleet, layout, wording, words
+from gpuproof.report import blame, charts, fleet, layout, wording, words
 from gpuproof.report.advice import next_step
 from gpuproof.report.bounds import margin_text
 from gpuproof.report.view import RunView
@@ -73,6 +73,7 @@ def _environment() -> Environment:
         utc=wording.utc,
     )
     environment.globals.update(
+        blame_panels=blame.blame_panels,
         first_reason=layout.first_reason,
         next_step=next_step,
         margin_text=margin_text,

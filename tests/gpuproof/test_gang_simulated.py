@@ -30,19 +30,21 @@ from tests.simulated import GPU, PATIENT, POOL, Simulated, simulated
 from workloads.contract import Measurement
 from workloads.gang_wire import sign_order
 
-SIZE = 262_144
-FLOOR_GB_PER_S = 0.0015
-"""An adapter that is left 4 Mbit/s gives 0.0005; sixteen ranks on two busy cores give more than the floor."""
+SIZE = 2_097_152
+LIMIT_MBIT = 100
+FLOOR_GB_PER_S = 0.015
+"""120 Mbit/s, that of the simulated profile. A link that is left 100 gives 0.0125 at most; sixteen ranks on two cores
+gave 0.027 with a load of 16 beside them, a pair of nodes 0.06."""
 
 NODES = tuple(f"gpu-{number:02d}" for number in range(1, 9))
 BAD = "gpu-03"
 STRIKES: dict[str, list[dict[str, object]]] = {
-    "slow-node": [{"do": "limit-link", "node": BAD, "network": "rdma", "mbit": 4}],
+    "slow-node": [{"do": "limit-link", "node": BAD, "network": "rdma", "mbit": LIMIT_MBIT}],
     "two-slow-nodes": [
-        {"do": "limit-link", "node": BAD, "network": "rdma", "mbit": 4},
-        {"do": "limit-link", "node": "gpu-06", "network": "rdma", "mbit": 4},
+        {"do": "limit-link", "node": BAD, "network": "rdma", "mbit": LIMIT_MBIT},
+        {"do": "limit-link", "node": "gpu-06", "network": "rdma", "mbit": LIMIT_MBIT},
     ],
-    "slow-pair": [{"do": "limit-pair", "node": BAD, "other": "gpu-04", "mbit": 4}],
+    "slow-pair": [{"do": "limit-pair", "node": BAD, "other": "gpu-04", "mbit": LIMIT_MBIT}],
     "dies": [{"do": "break-gpu", "node": BAD, "gpu": 1, "compute_error": 719}],
     "hangs": [{"do": "break-gpu", "node": BAD, "gpu": 1, "hangs": True}],
     "heal": [
@@ -246,7 +248,8 @@ def test_a_gang_short_of_a_node_says_who_and_frees_the_others() -> None:
         request = GangRequest(SweepRequest("network", "gang_agent", {}, sim.nodes, 2, PATIENT), 60.0)
         session = GangSession(sim.cluster, sim.renderer, sim.sweeper.inventory, request, threading.Event())
         said: dict[tuple[str, str], Answer] = {}
-        params = dict.fromkeys(("whole", "transport"), PARAMS)
+        small = PARAMS.model_copy(update={"sizes_bytes": [65_536]})
+        params = {"alone": small.model_copy(update={"p2p_off": True}), "whole": small, "transport": small}
         suite = SuiteRequest(params, "r1", "cpu", 2, None, None, None)
 
         def publish(stage: str, subject: str, answer: Answer) -> None:
@@ -260,5 +263,10 @@ def test_a_gang_short_of_a_node_says_who_and_frees_the_others() -> None:
         assert "gpu-04: " in whole.message
         assert "rdma/ib" in whole.message
         assert whole.reason == refused.reason == "admission_refused"
+        # Those that came are measured each alone, with and without peer-to-peer.
+        for node in sim.nodes[:3]:
+            assert numbers(said["alone", node], "busbw")[0] > 0
+            assert numbers(said["alone", node], "busbw_p2p_off")[0] > 0
+        assert said["alone", "gpu-04"] == refused
         left = sim.cluster.list_objects(JOBS, namespace=sim.renderer.namespace).items
         assert all("deletionTimestamp" in job["metadata"] for job in left)
