@@ -2,8 +2,10 @@
 
 import json
 from base64 import b64encode
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, partial
 from hashlib import sha256
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +42,23 @@ def render_html(view: RunView) -> str:
         replaced=layout.replaced_limits(view),
         uncovered=layout.uncovered(view),
         idle_waivers=layout.idle_waivers(view),
+        last_accepted=layout.last_accepted(view),
+        age_of=partial(layout.age_of, view),
+        places=layout.places(view),
         attention=attention,
         clean=clean,
         sections=layout.sections(view),
-        spreads=fleet.spreads(measurements),
-        timings=fleet.timings(measurements),
+        spreads=_by_check(fleet.spreads(measurements)),
+        timings=_by_check(fleet.timings(measurements)),
         nodes=fleet.node_rows(view.nodes),
         majority=fleet.majority_of(view.nodes),
         environment=fleet.environment_matrix(measurements),
         pod_patch=json.dumps(view.run.pod_patch, indent=2, ensure_ascii=False) if view.run.pod_patch else "",
     )
+
+
+def _by_check(spreads: Sequence[fleet.Spread]) -> dict[str, list[fleet.Spread]]:
+    return {check: list(found) for check, found in groupby(spreads, key=lambda spread: spread.check)}
 
 
 @cache

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from gpuproof.report.events import (
     LINES,
+    AcceptancesLine,
     BaselineLine,
     CheckFacts,
     CleanupLine,
@@ -67,6 +68,7 @@ class Reading:
     plan_is_old: bool = False
     load: LoadHistory = field(default_factory=LoadHistory)
     baseline: str = ""
+    acceptances: AcceptancesLine | None = None
     gpu_time: Mapping[str, GpuTimeFacts] = field(default_factory=dict)
     holes: list[str] = field(default_factory=list)
     last_seq: int = 0
@@ -146,6 +148,8 @@ class Reading:
                 self.load.take(line)
             case GpuTimeLine():
                 self.gpu_time = line.nodes
+            case AcceptancesLine():
+                self.acceptances = line
             case BaselineLine():
                 self.baseline = f"run {line.run}, which was {line.decision}"
                 self._moment(line, f"limits are relative to {self.baseline}")
@@ -207,6 +211,7 @@ class Reading:
             timeline=tuple(self.timeline),
             problems=_capped(self.problems),
             gpu_time=self.gpu_time,
+            acceptances=self.acceptances,
         )
 
     def _gaps(self) -> tuple[str, ...]:

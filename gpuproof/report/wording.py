@@ -3,7 +3,7 @@
 import math
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -100,6 +100,16 @@ def duration(seconds: float | int | None) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def age(seconds: float) -> str:
+    """Return how long ago something was in its largest unit: `40 minutes`, `5 hours`, `12 days`."""
+    if not math.isfinite(seconds):
+        return "an unknown time"
+    minutes = max(0, int(seconds // 60))
+    if minutes < 60:
+        return plural(minutes, "minute")
+    return plural(minutes // 60, "hour") if minutes < 48 * 60 else plural(minutes // (24 * 60), "day")
+
+
 def utc(moment: datetime | None) -> str:
     """Return a time in UTC to the second; a time without a zone is taken as UTC, as the record writes it."""
     if moment is None:
@@ -122,7 +132,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def listed(names: list[str] | tuple[str, ...], most: int = 6) -> str:
+def listed(names: Sequence[str], most: int = 6) -> str:
     """Return the first names and how many more there are."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

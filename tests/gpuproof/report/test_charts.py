@@ -90,7 +90,7 @@ def network() -> Script:
         environment={}, timings=timings,
     )  # fmt: skip
     columns = ["node", "gpu", "instance", "at_unix_s", "utilisation_percent", "power_w"]
-    for at in (0.0, 1.0, 2.0):
+    for at in (0.0, 1.0, 2.0, 3.0):
         rows = [[node, gpu, None, at, 10.0 * gpu, None] for node in nodes for gpu in (0, 1)]
         script.add("telemetry", check="nccl", workload="nccl", columns=columns, rows=rows, errors={})
     finding = synthetic.finding("nccl.busbw", "busbw", 21.0, ">= 40 GB/s", at={"bytes": 1 << 20}, outcome="missed")

@@ -123,7 +123,7 @@ def test_json_fits_its_published_schema_and_reads_back() -> None:
     document = json.loads(text)
     assert list(document) == list(schema["properties"])
     assert ReportDocument.model_validate_json(text).decision.outcome == "REJECTED"
-    assert document["schema_version"] == "1.1"
+    assert document["schema_version"] == "1.2"
 
 
 def test_fields_that_pipelines_read_are_frozen() -> None:
@@ -131,7 +131,7 @@ def test_fields_that_pipelines_read_are_frozen() -> None:
 
     assert set(document) == {
         *("schema_version", "simulated", "decision", "counts", "run", "profile", "cluster", "pod_patch"),
-        *("blocking_limits", "waivers", "problems", "checks", "subjects", "limits", "nodes"),
+        *("blocking_limits", "waivers", "problems", "checks", "subjects", "limits", "nodes", "acceptances"),
     }
     assert set(document["decision"]) == {"outcome", "exit_code", "recorded", "scope", "reasons", "waived"}
     assert set(document["subjects"][0]) == {
