@@ -123,7 +123,7 @@ def plan(
     sim_fault: FaultOption = None,
 ) -> None:
     """What would run, where, against which number, for how many GPU-minutes. Asks the cluster only for its nodes."""
-    from gpuproof.launch import Options  # noqa: PLC0415
+    from gpuproof.options import Options  # noqa: PLC0415
     from gpuproof.planning import print_plan  # noqa: PLC0415
 
     options = Options(
@@ -296,7 +296,8 @@ def clean(
     yes: Annotated[bool, typer.Option("--yes", help="Delete. Without it, what would be deleted is listed.")] = False,
 ) -> None:
     """Remove the namespaces that killed runs left behind, and nothing else."""
-    from gpuproof.launch import Options, clean_up  # noqa: PLC0415
+    from gpuproof.options import Options  # noqa: PLC0415
+    from gpuproof.reaching import clean_up  # noqa: PLC0415
 
     options = Options(profile=Path(), context=context, kubeconfig=kubeconfig, in_cluster=in_cluster)
     raise typer.Exit(_guarded(clean_up, options, run_id, yes))
@@ -321,7 +322,7 @@ def _simulated(cluster: str | None) -> bool:
 
 def _guarded(action: Any, *arguments: object) -> int:
     """Run a command; what the user can mend becomes one clear message and exit code 2."""
-    from gpuproof.launch import LaunchError  # noqa: PLC0415
+    from gpuproof.options import LaunchError  # noqa: PLC0415
 
     try:
         code: int = action(*arguments)

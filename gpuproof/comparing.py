@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from gpuproof.launch import LaunchError
+from gpuproof.options import LaunchError
 from gpuproof.record import RecordError, read_record
 from gpuproof.report import RunView
 from gpuproof.report.compare import Judging, compare

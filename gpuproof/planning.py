@@ -21,14 +21,16 @@ from gpuproof.expectation import State
 from gpuproof.gang_params import read_params
 from gpuproof.gang_pods import AGENT, gang_job
 from gpuproof.inventory import read_inventory
-from gpuproof.launch import LaunchError, Options, reach, read, release
 from gpuproof.limits import Limit
 from gpuproof.manifests import Renderer, SweepJob
+from gpuproof.options import LaunchError, Options
 from gpuproof.plan import Plan, judge_coverage, make_plan, scope_labels
 from gpuproof.pod_shape import read_shape
+from gpuproof.preflight import read
 from gpuproof.profile import Profile
-from gpuproof.run import Setting, renderer, today
+from gpuproof.reaching import reach, release
 from gpuproof.run_trainings import training_setup
+from gpuproof.setting import Setting, renderer, today
 from gpuproof.trainings import sample_job
 from gpuproof.visits import SweepRequest
 

@@ -7,36 +7,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from gpuproof import catalogue
-from gpuproof.launch import Launched, LaunchError, Listener, Options, launch, new_run_id
+from gpuproof.fixtures import (  # noqa: F401 - pytest finds the fixtures of a plugin by their names in it
+    follow_load,
+    kill_training,
+    observe,
+    read_exporter,
+    read_prometheus,
+    run_experiment,
+    run_workload,
+    try_claims,
+)
+from gpuproof.items import LAUNCHED, NEEDS, identity, launched_of
+from gpuproof.launch import Launched, launch, new_run_id
+from gpuproof.options import LaunchError, Listener, Options
 from gpuproof.report.page import PROPERTY_CHECK, PROPERTY_SUBJECT, ReportPage
 from gpuproof.report.terminal import print_summary
-from gpuproof.run import Run
 from gpuproof.run_folder import RECORD
-from gpuproof.suite import (
-    Answer,
-    ClusterSubject,
-    FollowLoad,
-    GangSubject,
-    Hold,
-    KillTraining,
-    Observe,
-    ReadExporter,
-    ReadPrometheus,
-    RunExperiment,
-    RunWorkload,
-    Subject,
-    TryClaims,
-)
+from gpuproof.suite import Answer, ClusterSubject, GangSubject, Hold
 from gpuproof.verdict import Judgement, Verdict
 
-LAUNCHED = pytest.StashKey[Launched]()
 LISTENER = pytest.StashKey[Listener]()
 """Set by `gpuproof run` before the session starts: gets every line of the record as it is written."""
 ARGV = pytest.StashKey[tuple[str, ...]]()
@@ -44,7 +39,6 @@ ARGV = pytest.StashKey[tuple[str, ...]]()
 RUN_ID = pytest.StashKey[str]()
 VERDICT = pytest.StashKey[Verdict]()
 
-NEEDS = "acceptance checks need --profile FILE and a cluster: --cluster sim, --context NAME or --in-cluster"
 SHOWN = {
     Verdict.PASS: ("passed", ".", "PASS"),
     Verdict.FAIL: ("failed", "F", "FAIL"),
@@ -159,18 +153,11 @@ def _check_folders(config: pytest.Config) -> Iterator[Path]:
             yield path
 
 
-def _launched(config: pytest.Config) -> Launched:
-    try:
-        return config.stash[LAUNCHED]
-    except KeyError:
-        raise pytest.UsageError(NEEDS) from None
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A check's subjects are its parameters, named so that `-k gpu-07` asks one node again."""
     if metafunc.definition.get_closest_marker("check") is None:
         return
-    plan = _launched(metafunc.config).run.plan
+    plan = launched_of(metafunc.config).run.verdicts.plan
     if "node" in metafunc.fixturenames:
         metafunc.parametrize("node", plan.nodes, ids=[node.name for node in plan.nodes])
     if "cluster" in metafunc.fixturenames:
@@ -184,16 +171,16 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
     """Ask in the order of prerequisites, one item a check and subject, and only what was selected."""
     if LAUNCHED not in session.config.stash:
         if any(item.get_closest_marker("check") for item in items):
-            _launched(session.config)
+            launched_of(session.config)
         return
     order = {check.name: place for place, check in enumerate(session.config.stash[LAUNCHED].run.setting.checks)}
     seen: dict[tuple[str, str], str] = {}
     for item in items:
-        check, subject = _identity(item)
+        check, subject = identity(item)
         other = seen.setdefault((check, subject.name), item.nodeid)
         if other != item.nodeid:
             raise pytest.UsageError(f"{item.nodeid} and {other} both ask {check} of {subject.name}; a check asks once")
-    items.sort(key=lambda item: order[_identity(item)[0]])
+    items.sort(key=lambda item: order[identity(item)[0]])
     _deselect(session.config, items)
 
 
@@ -201,7 +188,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Only what was selected is asked: no pod is put on a node that nobody wants to know about."""
     launched = session.config.stash.get(LAUNCHED, None)
     if launched is not None:
-        launched.run.asked = {(check, subject.name) for check, subject in map(_identity, session.items)}
+        launched.run.verdicts.asked = {(check, subject.name) for check, subject in map(identity, session.items)}
 
 
 def _deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -209,7 +196,7 @@ def _deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
     dropped = [
         item
         for item in items
-        if (only and _identity(item)[0] not in only) or (nodes and _identity(item)[1].name not in nodes)
+        if (only and identity(item)[0] not in only) or (nodes and identity(item)[1].name not in nodes)
     ]
     if dropped:
         config.hook.pytest_deselected(items=dropped)
@@ -217,85 +204,11 @@ def _deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if id(item) not in gone]
 
 
-def _identity(item: pytest.Item) -> tuple[str, Subject]:
-    mark = item.get_closest_marker("check")
-    callspec = getattr(item, "callspec", None)
-    if mark is None or callspec is None:
-        raise pytest.UsageError(
-            f"{item.nodeid}: a check needs pytest.mark.check(NAME) and asks a `node`, the `cluster` or the `gang`"
-        )
-    named = [callspec.params[name] for name in ("node", "cluster", "gang") if name in callspec.params]
-    subject: Subject = named[0]
-    return str(mark.args[0]), subject
-
-
-def _asked_by(request: pytest.FixtureRequest) -> tuple[Run, str]:
-    """The run that a check asks, and the check's name, which the run is told with each question."""
-    check, _ = _identity(request.node)
-    return _launched(request.config).run, check
-
-
-@pytest.fixture
-def observe(request: pytest.FixtureRequest) -> Observe:
-    """What the API says of a subject."""
-    run, check = _asked_by(request)
-    return partial(run.observe, check)
-
-
-@pytest.fixture
-def run_workload(request: pytest.FixtureRequest) -> RunWorkload:
-    """Run a workload over all subjects of this check, once, and wait for one of them."""
-    run, check = _asked_by(request)
-    return partial(run.ask, check)
-
-
-@pytest.fixture
-def try_claims(request: pytest.FixtureRequest) -> TryClaims:
-    """Make, bind, look at and delete a claim on each storage of the profile."""
-    run, check = _asked_by(request)
-    return partial(run.try_claims, check)
-
-
-@pytest.fixture
-def run_experiment(request: pytest.FixtureRequest) -> RunExperiment:
-    """Have the gang do something, once for all subjects of this check, and wait for one of them."""
-    run, check = _asked_by(request)
-    return partial(run.ask_gang, check)
-
-
-@pytest.fixture
-def kill_training(request: pytest.FixtureRequest) -> KillTraining:
-    """Kill the run's training in this way and wait for what comes back."""
-    run, check = _asked_by(request)
-    return partial(run.kill_training, check)
-
-
-@pytest.fixture
-def read_exporter(request: pytest.FixtureRequest) -> ReadExporter:
-    """What a node's metrics exporter tells."""
-    run, check = _asked_by(request)
-    return partial(run.read_exporter, check)
-
-
-@pytest.fixture
-def read_prometheus(request: pytest.FixtureRequest) -> ReadPrometheus:
-    """What Prometheus keeps of a node's GPUs."""
-    run, check = _asked_by(request)
-    return partial(run.read_prometheus, check)
-
-
-@pytest.fixture
-def follow_load(request: pytest.FixtureRequest) -> FollowLoad:
-    """What a node's metrics exporter told of a load."""
-    run, check = _asked_by(request)
-    return partial(run.follow_load, check)
-
-
 @pytest.fixture
 def hold(request: pytest.FixtureRequest) -> Hold:
     """Hold answers against the profile; ends the test with the verdict."""
-    run = _launched(request.config).run
-    check, subject = _identity(request.node)
+    run = launched_of(request.config).run
+    check, subject = identity(request.node)
     began = time.monotonic()
 
     def judge(*answers: Answer) -> None:
@@ -320,11 +233,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if LAUNCHED not in pyfuncitem.config.stash:
         return None
     run = pyfuncitem.config.stash[LAUNCHED].run
-    check, subject = _identity(pyfuncitem)
-    judgement = run.settled(check, subject.name)
+    check, subject = identity(pyfuncitem)
+    judgement = run.verdicts.settled(check, subject.name)
     if judgement is None:
         return None
-    run.settle(check, subject.name, judgement)
+    run.verdicts.settle(check, subject.name, judgement)
     pyfuncitem.stash[VERDICT] = judgement.verdict
     _end(judgement)
     return True
@@ -347,7 +260,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         if report.when == "call" and SHOWN[verdict][0] == "failed" and not report.failed:
             # The check swallowed what `hold` raised, or was marked as expected to fail: neither changes the verdict.
             report.outcome, report.longrepr = "failed", f"{verdict}: see the report"
-        check, subject = _identity(item)
+        check, subject = identity(item)
         report.user_properties += [
             ("verdict", str(verdict)),
             (PROPERTY_CHECK, check),
@@ -357,12 +270,12 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def _nothing_held(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    check, subject = _identity(item)
+    check, subject = identity(item)
     if call.excinfo is None:
         reason = f"{check} ended without holding any answer against the profile: it judged nothing"
     else:
         reason = f"{check} itself failed: {call.excinfo.exconly()}"
-    item.config.stash[LAUNCHED].run.spoil(check, subject.name, reason)
+    item.config.stash[LAUNCHED].run.verdicts.spoil(check, subject.name, reason)
     item.stash[VERDICT] = Verdict.ERROR
     report.outcome = "failed"
     if call.excinfo is None:
@@ -370,9 +283,9 @@ def _nothing_held(item: pytest.Item, call: pytest.CallInfo[None], report: pytest
 
 
 def _broke_afterwards(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    check, subject = _identity(item)
+    check, subject = identity(item)
     text = f"{check} itself failed after its verdict: {call.excinfo.exconly() if call.excinfo else ''}"
-    item.config.stash[LAUNCHED].run.spoil(check, subject.name, text)
+    item.config.stash[LAUNCHED].run.verdicts.spoil(check, subject.name, text)
     item.stash[VERDICT] = Verdict.ERROR
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from gpuproof.bundle import BundleError, reseal, sign
 from gpuproof.decision import DecisionOutcome, exit_code
-from gpuproof.launch import LaunchError
+from gpuproof.options import LaunchError
 from gpuproof.record import RecordError, read_record
 from gpuproof.report import RunView, write_reports
 from gpuproof.report.dispute import FOLDER

@@ -17,6 +17,7 @@ from rich.console import Console
 from gpuproof import plugin
 from gpuproof.catalogue import ACCEPTANCE
 from gpuproof.decision import exit_code
+from gpuproof.items import LAUNCHED
 from gpuproof.launch import Launched
 from gpuproof.record import read_record
 from gpuproof.report import RunView
@@ -42,7 +43,7 @@ class _Bridge:
 
     def pytest_collection(self, session: pytest.Session) -> None:
         """After it has launched."""
-        self.launched = session.config.stash.get(plugin.LAUNCHED, None)
+        self.launched = session.config.stash.get(LAUNCHED, None)
         if self.launched is not None:
             self._progress.ends_within(self.launched.run.setting.profile.deadlines.run_s)
 

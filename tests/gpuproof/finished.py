@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from gpuproof.bundle import copy_profile, seal
@@ -17,8 +18,9 @@ from gpuproof.noted import noting
 from gpuproof.profile import Profile, load_profile
 from gpuproof.record import Recorder, read_record
 from gpuproof.report import RunView, write_reports
-from gpuproof.run import Run, Setting, today
+from gpuproof.run import Run
 from gpuproof.run_folder import RECORD
+from gpuproof.setting import Setting, today
 from gpuproof.suite import NodeSubject
 from gpuproof.visits import Timings
 from tests.gpuproof.profiles import HEAD
@@ -86,14 +88,15 @@ class Known(ToyCluster):
         return super().get(resource, name, namespace=namespace)
 
 
-class Played(Run):
-    """A run whose pods answer at once; `slow` nodes measure too little, `lost` ones give no measurement."""
+@dataclass(frozen=True)
+class Played:
+    """Pods that answer at once; `slow` nodes measure too little, `lost` ones give no measurement."""
 
     slow: frozenset[str] = frozenset()
     lost: frozenset[str] = frozenset()
     scale: float = 1.0
 
-    def _sweep(self, request: SweepRequest, on_result: OnResult, stop: threading.Event) -> None:  # noqa: ARG002 - of the base class
+    def sweep(self, request: SweepRequest, on_result: OnResult, stop: threading.Event) -> None:  # noqa: ARG002 - of the type
         for name in request.candidates:
             if name in self.lost:
                 failure = JobFailure(Reason.OOM_KILLED, f"{name}: out of memory; raise its limit", ("OOMKilled",))
@@ -132,18 +135,18 @@ def finished(
     with Recorder(directory / RECORD) as recorder:
         cluster = Known({name: node(name) for name in NODES})
         setting = Setting(f"run-of-{folder.name}", profile, CHECKS, ("run",), simulated=True)
-        run = Played(setting, noting(cluster, directory), recorder)
-        run.slow, run.lost, run.scale = frozenset(slow), frozenset(lost), scale
+        run = Run(setting, noting(cluster, directory), recorder)
+        run.questions.sweep = Played(frozenset(slow), frozenset(lost), scale).sweep
         run.look()
         run.begin()
-        run.asked = {(check.name, name) for check in CHECKS for name in NODES}
+        run.verdicts.asked = {(check.name, name) for check in CHECKS for name in NODES}
         for check in CHECKS:
             for name in NODES:
-                settled = run.settled(check.name, name)
+                settled = run.verdicts.settled(check.name, name)
                 if settled is not None:
-                    run.settle(check.name, name, settled)
+                    run.verdicts.settle(check.name, name, settled)
                 else:
-                    answer = run.ask(check.name, check.name, NodeSubject(name))
+                    answer = run.questions.ask(check.name, check.name, NodeSubject(name))
                     run.judge(check.name, name, [answer], time.monotonic())
         run.close()
     copy_profile(profile, directory)

@@ -12,7 +12,8 @@ from gpuproof.failure import JobFailure, Reason
 from gpuproof.gang_requests import gang_request, suite_request
 from gpuproof.gangs import Gang
 from gpuproof.inventory import Node
-from gpuproof.launch import LaunchError, Options, read
+from gpuproof.options import LaunchError, Options
+from gpuproof.preflight import read
 from gpuproof.profile import THRESHOLDS, load_profile
 from gpuproof.suite import Answer
 

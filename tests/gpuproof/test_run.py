@@ -18,10 +18,12 @@ from gpuproof.decision import DecisionOutcome, VerdictLine
 from gpuproof.expectation import CheckState, Dataset, GeneratedSource, State
 from gpuproof.jobs import OnResult, SweepRequest, Visited
 from gpuproof.limits import Limit, MinFraction, Per, Reference, Unique
+from gpuproof.options import Options
 from gpuproof.plan import make_plan
 from gpuproof.profile import Profile
 from gpuproof.record import Recorder
-from gpuproof.run import Run, Setting
+from gpuproof.run import Run
+from gpuproof.setting import Setting
 from gpuproof.suite import NodeSubject
 from gpuproof.verdict import Judgement, Verdict
 from gpuproof.visits import Timings
@@ -44,7 +46,7 @@ class Rehearsed(Run):
     answers: Mapping[str, Measurement] = {}
     swept: tuple[str, ...] = ()
 
-    def _sweep(self, request: SweepRequest, on_result: OnResult, stop: threading.Event) -> None:
+    def sweep(self, request: SweepRequest, on_result: OnResult, stop: threading.Event) -> None:
         self.swept += request.candidates
         for name in request.candidates:
             on_result(Visited(name, "pod", 0, self.answers[name], Timings(1, 2, 3)))
@@ -66,8 +68,9 @@ def prepared(profile: Profile, recorder: Recorder, *checks: Check) -> Rehearsed:
     """A run that has planned its nodes."""
     cluster = ToyCluster({name: node(name) for name in NODES})
     run = Rehearsed(Setting("run", profile, checks, (), simulated=True), cluster, recorder)
-    run.plan = make_plan(checks, profile, NODES)
-    run.asked = {(item.name, node) for item in checks for node in NODES}
+    run.questions.sweep = run.sweep
+    run.verdicts.plan = make_plan(checks, profile, NODES)
+    run.verdicts.asked = {(item.name, node) for item in checks for node in NODES}
     return run
 
 
@@ -76,7 +79,7 @@ def states(profile: Profile, **states: State) -> Profile:
 
 
 def judged(run: Rehearsed, name: str) -> Judgement:
-    answer = run.ask("words", "words", NodeSubject(name))
+    answer = run.questions.ask("words", "words", NodeSubject(name))
     return run.judge("words", name, [answer], time.monotonic())
 
 
@@ -92,11 +95,11 @@ class TestPrerequisites:
         self, profile: Profile, recorder: Recorder, verdict: Verdict
     ) -> None:
         run = self.chain(profile, recorder, self.REQUIRED, self.REQUIRED)
-        run.settle("b", "n1", Judgement(verdict))
-        got = run.settled("c", "n1")
+        run.verdicts.settle("b", "n1", Judgement(verdict))
+        got = run.verdicts.settled("c", "n1")
         assert got is not None
         assert (got.verdict, got.reasons) == (Verdict.NOT_RUN, (f"not run: it needs b, which is {verdict} here",))
-        assert run.settled("c", "n2") is None
+        assert run.verdicts.settled("c", "n2") is None
 
     @pytest.mark.parametrize(
         ("state", "verdict"), [(RECORDED, Verdict.RECORDED), (NOT_APPLICABLE, Verdict.NOT_APPLICABLE)]
@@ -105,16 +108,19 @@ class TestPrerequisites:
         self, profile: Profile, recorder: Recorder, state: State, verdict: Verdict
     ) -> None:
         run = self.chain(profile, recorder, self.REQUIRED, state)
-        run.settle("a", "n1", Judgement(Verdict.PASS))
-        run.settle("b", "n1", Judgement(verdict))
-        assert run.settled("c", "n1") is None
+        run.verdicts.settle("a", "n1", Judgement(Verdict.PASS))
+        run.verdicts.settle("b", "n1", Judgement(verdict))
+        assert run.verdicts.settled("c", "n1") is None
 
     @pytest.mark.parametrize("state", [RECORDED, NOT_APPLICABLE])
     def test_what_that_one_needs_still_does(self, profile: Profile, recorder: Recorder, state: State) -> None:
         run = self.chain(profile, recorder, self.REQUIRED, state)
-        run.settle("a", "n1", Judgement(Verdict.FAIL))
-        run.settle("c", "n1", run.settled("c", "n1") or Judgement(Verdict.PASS))
-        assert (run.judged["c", "n1"].verdict, run.judged["c", "n1"].blocked_by) == (Verdict.NOT_RUN, "a")
+        run.verdicts.settle("a", "n1", Judgement(Verdict.FAIL))
+        run.verdicts.settle("c", "n1", run.verdicts.settled("c", "n1") or Judgement(Verdict.PASS))
+        assert (run.verdicts.judged["c", "n1"].verdict, run.verdicts.judged["c", "n1"].blocked_by) == (
+            Verdict.NOT_RUN,
+            "a",
+        )
 
 
 def test_a_check_that_stages_is_not_run_where_the_profile_names_no_dataset(
@@ -125,14 +131,14 @@ def test_a_check_that_stages_is_not_run_where_the_profile_names_no_dataset(
     checks = (check("stages"), check("other"))
     state = states(profile, stages=State.REQUIRED, other=State.REQUIRED)
     run = prepared(state, recorder, *checks)
-    run.setting = replace(run.setting, folders=(tmp_path,))
-    got = run.settled("stages", "n1")
+    run.verdicts.setting = replace(run.setting, folders=(tmp_path,))
+    got = run.verdicts.settled("stages", "n1")
     assert got is not None
     assert (got.verdict, got.reason_code) == (Verdict.NOT_RUN, "no_dataset")
     assert 'source = "generated"' in got.reasons[0]
-    assert run.settled("other", "n1") is None
-    run.setting = replace(run.setting, profile=replace(state, dataset=Dataset(GeneratedSource(), ())))
-    assert run.settled("stages", "n1") is None
+    assert run.verdicts.settled("other", "n1") is None
+    run.verdicts.setting = replace(run.setting, profile=replace(state, dataset=Dataset(GeneratedSource(), ())))
+    assert run.verdicts.settled("stages", "n1") is None
 
 
 def held_to(profile: Profile, *limits: Limit) -> Profile:
@@ -167,9 +173,9 @@ class TestFleet:
         earlier = self.uuids(n1="a", n2="b", n3="c")
         held = frozenset(item.id for item in limits)
         run = prepared(held_to(profile, *limits), recorder, check("words"))
-        run._taken_over = {("words", n): VerdictLine("words", n, Verdict.PASS, held=held) for n in earlier}
+        run.verdicts.taken_over = {("words", n): VerdictLine("words", n, Verdict.PASS, held=held) for n in earlier}
         measured = {("words", n): (found,) for n, found in earlier.items()}
-        run._measured_earlier = measured | {("words", "n4"): (measurement(facts={"uuid": "d"}),)}
+        run.verdicts.measured_earlier = measured | {("words", "n4"): (measurement(facts={"uuid": "d"}),)}
         return run
 
     @pytest.mark.parametrize(("value", "verdict"), [("b", Verdict.FAIL), ("d", Verdict.PASS)])
@@ -192,10 +198,10 @@ class TestFleet:
 
     def test_a_settled_verdict_remembers_what_it_was_held_to(self, profile: Profile, recorder: Recorder) -> None:
         run = self.resumed(profile, recorder, UNIQUE)
-        again = run.settled("words", "n1")
+        again = run.verdicts.settled("words", "n1")
         assert again is not None
-        run.settle("words", "n1", again)
-        assert run.judged["words", "n1"].held == {UNIQUE.id}
+        run.verdicts.settle("words", "n1", again)
+        assert run.verdicts.judged["words", "n1"].held == {UNIQUE.id}
 
     @pytest.mark.parametrize(
         ("idle", "outcome"),
@@ -238,16 +244,16 @@ def test_a_resumed_run_is_given_the_verdicts_and_the_measurements_of_its_record(
     site, out = tmp_path / "site.toml", tmp_path / "run"
     site.write_text(SITE)
     monkeypatch.setattr(launch, "reach", lambda _: (KnownCluster.of(4), None))
-    options = launch.Options(profile=site, run_id="first", out=out)
+    options = Options(profile=site, run_id="first", out=out)
     first = launch.launch(options)
     found = measurement(sample(500), facts={"pod_gpu_uuid": ["a", "b"]}, node="n0")
-    first.run._took("gpu_inventory", "gpu_inventory", Visited("n0", "pod", 0, found, Timings(1, 2, 3)))
-    first.run.settle("gpu_inventory", "n0", Judgement(Verdict.PASS))
+    first.run.questions.took("gpu_inventory", "gpu_inventory", Visited("n0", "pod", 0, found, Timings(1, 2, 3)))
+    first.run.verdicts.settle("gpu_inventory", "n0", Judgement(Verdict.PASS))
     first.finish(interrupted=True)
 
     again = launch.launch(replace(options, run_id="again", resume=out))
 
     again.finish(interrupted=True)
     key = ("gpu_inventory", "n0")
-    assert again.run.judged[key].verdict is Verdict.PASS
-    assert again.run._measured_earlier[key][0].facts == found.facts
+    assert again.run.verdicts.judged[key].verdict is Verdict.PASS
+    assert again.run.verdicts.measured_earlier[key][0].facts == found.facts

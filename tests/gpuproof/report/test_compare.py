@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuproof.comparing import compare_runs, write_history
-from gpuproof.launch import LaunchError
+from gpuproof.options import LaunchError
 from gpuproof.report import RunView
 from gpuproof.report.compare import Comparison, Judging, compare
 from gpuproof.report.history import PastRun, node_ages, oldest_first, render_history, trends

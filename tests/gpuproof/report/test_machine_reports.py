@@ -246,7 +246,8 @@ def of_every_kind() -> Iterator[Lines]:
     synthetic.verdict(script, "gpu_inventory", EVIL, "FAIL", reasons=[EVIL], reason_code=EVIL)
     synthetic.verdict(script, EVIL, EVIL, "ERROR", reasons=[EVIL], reason_code=EVIL)
     yield script.lines
-    yield from map(timed, (0, 1e-300, 0.0004, 59.9999, 123456.789, 1e16, 1e300, -1, -1e-9, "NaN", "Infinity"))
+    times: tuple[float | str, ...] = (0, 1e-300, 0.0004, 59.9999, 123456.789, 1e16, 1e300, -1, -1e-9, "NaN", "Infinity")
+    yield from (timed(seconds) for seconds in times)
 
 
 def test_junit_of_every_kind_of_run_fits_the_schema_of_its_common_readers() -> None:
