@@ -9,6 +9,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from markupsafe import Markup
 
@@ -67,9 +68,9 @@ def figures(check: CheckView) -> tuple[Figure, ...]:
     return tuple([*_by_size(check, numbers), *_pairs(numbers)][:MOST_FIGURES])
 
 
-def course(check: CheckView) -> tuple[Figure, ...]:
-    """Return the charts of how one check went: its pods' phases, and the platform's telemetry beside them."""
-    return (*_timeline(check), *_load(check))
+def course(check: CheckView, most: int = MOST_FIGURES) -> tuple[Figure, ...]:
+    """Return the charts of how one check went: its pods' phases, then the platform's telemetry beside them."""
+    return tuple(islice(chain(_timeline(check), _load(check)), most))
 
 
 def device_tables(check: CheckView) -> tuple[DeviceTable, ...]:

@@ -5,6 +5,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pandas as pd
@@ -99,8 +100,14 @@ def _spreads(rows: Iterable[tuple[str, str, str, str, str, str, float]]) -> tupl
 
 
 def _point_and_place(at: Mapping[str, Any]) -> tuple[str, str]:
-    point = {key: value for key, value in at.items() if key not in PLACE_KEYS}
-    place = {key: value for key, value in at.items() if key in PLACE_KEYS}
+    # The type is a part of the key: 1 and true are equal and do not read alike.
+    return _split(tuple((key, value, type(value)) for key, value in at.items()))
+
+
+@lru_cache(maxsize=16_384)
+def _split(at: tuple[tuple[str, Any, type], ...]) -> tuple[str, str]:
+    point = {key: value for key, value, _ in at if key not in PLACE_KEYS}
+    place = {key: value for key, value, _ in at if key in PLACE_KEYS}
     return operating_point(point), operating_point(place)
 
 

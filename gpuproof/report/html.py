@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from gpuproof.report import charts, fleet, layout, wording, words
+from gpuproof.report import fleet, layout, wording, words
 from gpuproof.report.advice import next_step
 from gpuproof.report.bounds import margin_text
 from gpuproof.report.view import RunView
@@ -86,11 +86,12 @@ def _environment() -> Environment:
         next_step=next_step,
         margin_text=margin_text,
         outcome_word=layout.outcome_word,
-        spark=charts.spark,
+        spark=wording.spark,
         listed=wording.listed,
         meanings=words.MEANINGS,
         most_across=layout.MOST_ACROSS,
         most_blocks=layout.MOST_BLOCKS,
+        most_clean=layout.MOST_GRID_ROWS,
         most_groups=layout.MOST_GROUPS,
         node_columns=fleet.NODE_COLUMNS,
         plural=wording.plural,

@@ -17,11 +17,15 @@ MOST_GROUPS = 12
 MOST_FINDINGS_A_SUBJECT = 200
 # Past this many findings of subjects that did not pass, only missed and unmeasured ones are listed.
 MOST_FINDINGS = 20_000
-MOST_MATRIX_ROWS = 2_000
+# Values of subjects that passed, over the whole page: past them a check shows fewer rows, this many at least.
+MOST_VALUES = 20_000
+FEWEST_MATRIX_ROWS = 8
+MOST_CALM_FIGURES = 2
 MOST_UPRIGHT_SUBJECTS = 6
 MOST_COLUMNS = 6
 MOST_ACCEPTANCES = 4
 MOST_BLOCKS = 400
+MOST_GRID_ROWS = 128
 MOST_ACROSS = 8
 TILES_FROM = 25
 MOST_DEVICE_TABLES = 12
@@ -171,6 +175,7 @@ def split_grid(rows: Sequence[GridRow]) -> tuple[tuple[GridRow, ...], tuple[Grid
 def sections(view: RunView) -> tuple[CheckSection, ...]:
     """Return the checks, those that need a look first, under one budget of findings for the page."""
     left = MOST_FINDINGS
+    share = MOST_VALUES // max(1, len(view.checks))
     made: list[CheckSection] = []
     for check in view.checks:
         attention: list[SubjectSection] = []
@@ -180,15 +185,16 @@ def sections(view: RunView) -> tuple[CheckSection, ...]:
             attention.append(section)
         good = [subject for subject in check.subjects if subject.passed]
         columns = _columns(good, view.limits)
+        most_rows = max(FEWEST_MATRIX_ROWS, share // max(1, len(columns)))
         made.append(
             CheckSection(
                 check=check,
                 attention=tuple(attention),
                 columns=columns,
-                rows=tuple(_matrix_row(subject, columns) for subject in good[:MOST_MATRIX_ROWS]),
-                rows_left_out=max(0, len(good) - MOST_MATRIX_ROWS),
+                rows=tuple(_matrix_row(subject, columns) for subject in good[:most_rows]),
+                rows_left_out=max(0, len(good) - most_rows),
                 figures=figures(check),
-                course=course(check),
+                course=course(check) if attention else course(check, MOST_CALM_FIGURES),
                 devices=device_tables(check)[:MOST_DEVICE_TABLES],
             )
         )
