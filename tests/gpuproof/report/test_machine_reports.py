@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpuproof.report import RunView, write_reports
 from gpuproof.report.json_report import ReportDocument, render_json, render_schema
 from gpuproof.report.junit import render_junit
-from gpuproof.report.write import RENDERED
+from gpuproof.report.write import PARQUET, RENDERED
 from tests.gpuproof.report import synthetic
 from tests.gpuproof.report.synthetic import Lines, Script
 
@@ -165,7 +165,7 @@ def test_reports_are_written_whole_and_leave_nothing_else_behind(tmp_path: Path)
     paths = write_reports(view, tmp_path / "run")
     write_reports(view, tmp_path / "run")
 
-    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == sorted(RENDERED)
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == sorted([*RENDERED, PARQUET])
     assert paths.html.read_text(encoding="utf-8").rstrip().endswith("</html>")
 
 
