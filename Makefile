@@ -49,6 +49,9 @@ localisation: $(STAMP) ## who is to blame for a slow all-reduce: the planner aga
 faults: $(STAMP) ## every fault in groups, each caught by the checks it names
 	$(BIN)/python -m pytest tests/e2e/test_faults.py -m "every_fault or not every_fault" -n $(WORKERS) --dist worksteal
 
+pictures: $(STAMP) ## the docs' pictures and the example: make pictures ACCEPTED=… REJECTED=… UNDECIDED=…
+	$(BIN)/python -m tests.pictures $(ACCEPTED) $(REJECTED) $(UNDECIDED)
+
 mutate: $(STAMP) ## mutation tests of the judging
 	$(BIN)/python -m tests.mutation
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from gpuproof import simulation
+from gpuproof.acceptances import folders_beside, last_acceptances
 from gpuproof.baseline import Baseline, BaselineError, read_baseline, recorded_baseline
 from gpuproof.bundle import copy_profile, seal
 from gpuproof.catalogue import (
@@ -118,7 +119,7 @@ def launch(options: Options) -> Launched:
         recorder = Recorder(directory / RECORD)
         undo.callback(recorder.close)
         run = Run(setting, noting(cluster, directory), recorder)
-        lines = _look_and_begin(run, recorder, options, so_far)
+        lines = _look_and_begin(run, recorder, options, directory, so_far)
         _copy_profile(profile, directory)
         undo.pop_all()
     launched = Launched(run, recorder, cluster, simulated, directory, lines, lock)
@@ -150,7 +151,7 @@ def _copy_profile(profile: Profile, directory: Path) -> None:
 
 
 def _look_and_begin(
-    run: Run, recorder: Recorder, options: Options, so_far: Sequence[Mapping[str, Any]] | None
+    run: Run, recorder: Recorder, options: Options, directory: Path, so_far: Sequence[Mapping[str, Any]] | None
 ) -> LinesBySubject:
     lines = LinesBySubject()
     try:
@@ -163,6 +164,10 @@ def _look_and_begin(
             recorder.append("resumed", by=list(options.argv))
         _refuse_unknown_nodes(options.nodes, run)
         run.begin(earlier)
+        if earlier is None:
+            who = {"name": run.cluster.name, "uid": here.cluster_uid, "simulated": run.simulated}
+            before = last_acceptances(folders_beside(directory, options.baseline), who, run.node_names)
+            recorder.append("acceptances", runs=before.runs, nodes=before.nodes)
     except ClusterError as error:
         raise LaunchError(f"{run.cluster.name}: {error.message}") from error
     except WrongClusterError as error:

@@ -13,7 +13,7 @@ from gpuproof.record import RecordError, read_record
 from gpuproof.report import RunView, write_reports
 from gpuproof.report.dispute import FOLDER
 from gpuproof.report.terminal import print_summary
-from gpuproof.report.write import RENDERED
+from gpuproof.report.write import PARQUET, RENDERED
 from gpuproof.run_folder import RECORD
 from gpuproof.verification import print_verification, verify
 
@@ -25,7 +25,7 @@ def rewrite_reports(path: Path) -> int:
     try:
         view = RunView.from_record(read_record(record))
         reports = write_reports(view, record.parent)
-        whole = reseal(record.parent, {*RENDERED, FOLDER})
+        whole = reseal(record.parent, {*RENDERED, PARQUET, FOLDER})
     except (OSError, RecordError) as error:
         raise LaunchError(f"no report from {record}: {error}") from error
     print_summary(console, view, reports.html)

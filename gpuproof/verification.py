@@ -22,8 +22,9 @@ from gpuproof.profile_error import ProfileError
 from gpuproof.record import RecordError, read_record
 from gpuproof.rejudging import contradictions, day_of
 from gpuproof.report import RunView
+from gpuproof.report.tables import holds_parquet, can_write_parquet
 from gpuproof.report.wording import plural, visible
-from gpuproof.report.write import RENDERED
+from gpuproof.report.write import PARQUET, RENDERED
 from gpuproof.run_folder import RECORD
 
 VERIFIED, ALTERED, UNSEALED = 0, 1, 3
@@ -115,6 +116,8 @@ def _rendered_again(view: RunView, directory: Path) -> Iterator[str]:
             continue
         if there != render(view).encode("utf-8"):
             yield f"{name} is not what the record renders to"
+    if (directory / PARQUET).exists() and can_write_parquet() and not holds_parquet(view, directory / PARQUET):
+        yield f"{PARQUET} is not what the record renders to"
 
 
 def _signature(directory: Path, allowed_signers: Path | None, identity: str | None, notes: list[str]) -> list[str]:

@@ -116,17 +116,6 @@ def distribution(title: str, bins: Sequence[tuple[float, float, int]], *, x_titl
     return _cleaned(chart, ["data"], label=title)
 
 
-def spark(label: str, shares: Sequence[float]) -> Markup:
-    """Return a bar a share, nothing else, small enough for a table's cell; `label` says what it shows."""
-    bare = dict.fromkeys(("show_x_labels", "show_y_labels", "show_legend", "show_y_guides", "show_x_guides"), False)
-    edges = {f"margin_{side}": 0 for side in ("top", "left", "right", "bottom")}
-    sizes = {"width": 192, "height": 36, "spacing": 0, **edges}
-    options = {**_options(36), **sizes, **bare, "range": (0, 1)}
-    chart = _pygal().Bar(**options)
-    chart.add("", list(shares))
-    return _cleaned(chart, ["data"], label=label)
-
-
 def heat_map(title: str, rows: Sequence[str], columns: Sequence[str], cells: Mapping[tuple[int, int], float]) -> Markup:
     """
     Return a map of `cells` by (row, column), shaded h0 to h7 from the lowest to the highest value; absent cells stay

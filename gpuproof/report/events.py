@@ -178,6 +178,21 @@ class BaselineLine(Line):
     values: Mapping[str, float] = Field(default_factory=dict)
 
 
+class AcceptanceFacts(Facts):
+    """The last accepted run that a node was part of before this one, and when that began."""
+
+    run: str = ""
+    at: datetime | None = None
+
+
+class AcceptancesLine(Line):
+    """How many earlier runs of this cluster lay beside this one, and by node the last that accepted it."""
+
+    event: Literal["acceptances"]
+    runs: int = 0
+    nodes: Mapping[str, AcceptanceFacts] = Field(default_factory=dict)
+
+
 class JobStarted(Line):
     """A Job was submitted; `nodes` is how many pods it asks for, or their names."""
 
@@ -342,6 +357,7 @@ LINES: Mapping[str, type[Line]] = {
     "inventory": InventoryLine,
     "planned": PlannedLine,
     "baseline": BaselineLine,
+    "acceptances": AcceptancesLine,
     "job_started": JobStarted,
     "measurement": MeasurementLine,
     "failure": FailureLine,

@@ -9,6 +9,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from markupsafe import Markup
 
@@ -27,6 +28,7 @@ MOST_LINES = 6
 MOST_NODES_IN_MAP = 24
 MOST_PODS = 12
 MOST_DEVICE_ROWS = 24
+_FEWEST_MOMENTS = 4
 _PHASES = ("scheduling", "pulling and starting", "running")
 
 
@@ -61,10 +63,14 @@ class _Number:
 
 
 def figures(check: CheckView) -> tuple[Figure, ...]:
-    """Return the charts of one check, those of its samples first."""
+    """Return the charts of what one check measured."""
     numbers = list(_numbers(check))
-    made = [*_by_size(check, numbers), *_pairs(numbers), *_timeline(check), *_load(check)]
-    return tuple(made[:MOST_FIGURES])
+    return tuple([*_by_size(check, numbers), *_pairs(numbers)][:MOST_FIGURES])
+
+
+def course(check: CheckView, most: int = MOST_FIGURES) -> tuple[Figure, ...]:
+    """Return the charts of how one check went: its pods' phases, then the platform's telemetry beside them."""
+    return tuple(islice(chain(_timeline(check), _load(check)), most))
 
 
 def device_tables(check: CheckView) -> tuple[DeviceTable, ...]:
@@ -204,7 +210,7 @@ def _load(check: CheckView) -> Iterable[Figure]:
     began = check.load[0].at_unix_s if check.load else 0.0
     for column, unit in SHOWN.items():
         points = [(each.at_unix_s - began, each.values[column]) for each in check.load if column in each.values]
-        if len(points) < 2 or len({value for _, values in points for value in values}) < 2:
+        if len(points) < _FEWEST_MOMENTS or len({value for _, values in points for value in values}) < 2:
             continue
         name = column.rsplit("_", 1)[0].replace("_", " ")
         lines = [
@@ -229,6 +235,7 @@ def _timeline(check: CheckView) -> Iterable[Figure]:
             if all(step is not None and math.isfinite(step) for step in steps):
                 first, second, third = (float(step or 0.0) for step in steps)
                 pods[subject.subject] = (first, max(0.0, second - first), max(0.0, third - second))
+    pods = {name: phases for name, phases in pods.items() if sum(phases) > 0}
     if not pods:
         return
     slowest = sorted(pods, key=lambda name: (-sum(pods[name]), natural(name)))[:MOST_PODS]

@@ -1,7 +1,11 @@
 """Owns comparisons across a fleet: spread of each metric, nodes unlike the majority; must not judge any of it."""
 
+import math
+import statistics
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pandas as pd
@@ -12,14 +16,18 @@ from gpuproof.report.wording import natural, number, operating_point
 # Which device of a subject was read is where in the fleet a number stands, not the point it was measured at.
 PLACE_KEYS = frozenset({"gpu", "rank", "device", "nic", "host", "node", "peer", "from", "to"})
 HISTOGRAM_BINS = 24
-_COLUMNS = ["check", "metric", "unit", "point", "place", "subject", "value"]
+FEWEST_IN_HISTOGRAM = 12
+"""Values below which a distribution shows no more than its numbers do."""
+
+_Value = tuple[float, str, str]
+"""A number, the subject that it is of, and which of its devices."""
 
 
 @dataclass(frozen=True)
 class Spread:
     """How one metric at one operating point is spread over the fleet; all figures in `unit`.
 
-    `bins` holds the share of the tallest bar, 0 to 1, from `low` to `high`; empty where every value is the same.
+    `bins` holds the share of the tallest bar, 0 to 1, from `low` to `high`; empty where there is nothing to see.
     `not_finite` counts NaN and infinite values, which no figure includes.
     """
 
@@ -85,16 +93,21 @@ def timings(measurements: Iterable[MeasurementLine]) -> tuple[Spread, ...]:
 
 
 def _spreads(rows: Iterable[tuple[str, str, str, str, str, str, float]]) -> tuple[Spread, ...]:
-    frame = pd.DataFrame(list(rows), columns=_COLUMNS)
-    if frame.empty:
-        return ()
-    groups = frame.groupby(["check", "metric", "unit", "point"], sort=False)
-    return tuple(spread for key, group in groups if (spread := _spread(key, group)) is not None)
+    groups: dict[tuple[str, str, str, str], list[_Value]] = defaultdict(list)
+    for check, metric, unit, point, place, subject, value in rows:
+        groups[check, metric, unit, point].append((value, subject, place))
+    return tuple(spread for key, values in groups.items() if (spread := _spread(key, values)) is not None)
 
 
 def _point_and_place(at: Mapping[str, Any]) -> tuple[str, str]:
-    point = {key: value for key, value in at.items() if key not in PLACE_KEYS}
-    place = {key: value for key, value in at.items() if key in PLACE_KEYS}
+    # The type is a part of the key: 1 and true are equal and do not read alike.
+    return _split(tuple((key, value, type(value)) for key, value in at.items()))
+
+
+@lru_cache(maxsize=16_384)
+def _split(at: tuple[tuple[str, Any, type], ...]) -> tuple[str, str]:
+    point = {key: value for key, value, _ in at if key not in PLACE_KEYS}
+    place = {key: value for key, value, _ in at if key in PLACE_KEYS}
     return operating_point(point), operating_point(place)
 
 
@@ -105,44 +118,39 @@ def _float(value: float | str | None) -> float:
         return float("nan")
 
 
-def _spread(key: Any, group: pd.DataFrame) -> Spread | None:
-    finite = group[group["value"].abs() < float("inf")]
+def _spread(key: tuple[str, str, str, str], found: Sequence[_Value]) -> Spread | None:
+    finite = sorted((each for each in found if math.isfinite(each[0])), key=lambda each: each[0])
     if len(finite) < 2:
         return None
-    check, metric, unit, point = (str(part) for part in key)
-    values = finite["value"]
-    low, high = finite.iloc[int(values.argmin())], finite.iloc[int(values.argmax())]
-    p5, median, p95 = (float(q) for q in values.quantile([0.05, 0.5, 0.95]))
+    values = [value for value, _, _ in finite]
+    twentieths = statistics.quantiles(values, n=20, method="inclusive")
     return Spread(
-        check=check,
-        metric=metric,
-        unit=unit,
-        point=point,
+        *key,
         count=len(finite),
-        subjects=int(finite["subject"].nunique()),
-        low=float(low["value"]),
-        p5=p5,
-        median=median,
-        p95=p95,
-        high=float(high["value"]),
-        low_at=_where(low),
-        high_at=_where(high),
+        subjects=len({subject for _, subject, _ in finite}),
+        low=values[0],
+        p5=twentieths[0],
+        median=twentieths[9],
+        p95=twentieths[18],
+        high=values[-1],
+        low_at=_where(finite[0]),
+        high_at=_where(finite[-1]),
         bins=_bins(values),
-        not_finite=len(group) - len(finite),
+        not_finite=len(found) - len(finite),
     )
 
 
-def _where(row: "pd.Series[Any]") -> str:
-    return f"{row['subject']} {row['place']}".strip()
+def _where(value: _Value) -> str:
+    return f"{value[1]} {value[2]}".strip()
 
 
-def _bins(values: "pd.Series[float]") -> tuple[float, ...]:
-    low, width = float(values.min()), float(values.max() - values.min())
-    if width <= 0:
+def _bins(values: Sequence[float]) -> tuple[float, ...]:
+    low, width = values[0], values[-1] - values[0]
+    if len(values) < FEWEST_IN_HISTOGRAM or width <= 0 or not math.isfinite(width):
         return ()
-    index = ((values - low) / width * HISTOGRAM_BINS).astype(int).clip(upper=HISTOGRAM_BINS - 1)
-    counts = index.value_counts().reindex(range(HISTOGRAM_BINS), fill_value=0)
-    return tuple(float(count) / float(counts.max()) for count in counts)
+    counts = Counter(min(int((value - low) / width * HISTOGRAM_BINS), HISTOGRAM_BINS - 1) for value in values)
+    tallest = max(counts.values())
+    return tuple(counts[place] / tallest for place in range(HISTOGRAM_BINS))
 
 
 def node_rows(nodes: Sequence[NodeFacts]) -> tuple[NodeRow, ...]:

@@ -34,8 +34,8 @@ class PastRun:
 
     @property
     def cluster(self) -> str:
-        """Which cluster it was on: its identity where the run tells it, else its name."""
-        return self.view.run.cluster.uid or self.view.run.cluster.name
+        """Which cluster it was on, as `cluster_key` tells clusters apart."""
+        return cluster_key(self.view.run.cluster.model_dump())
 
     @property
     def at(self) -> dt.datetime:
@@ -65,6 +65,23 @@ class NodeAge:
     run: str
     days: int | None
     last_outcome: Decision
+
+
+def cluster_key(cluster: Mapping[str, Any]) -> str:
+    """
+    Return what tells the cluster of one run from another: its identity where the run tells it, else its name. A
+    simulated one goes by its name: `--cluster sim` makes it anew for each run.
+    """
+    name = str(cluster.get("name", ""))
+    return f"simulated {name}" if cluster.get("simulated") is True else str(cluster.get("uid") or name)
+
+
+def accepted_nodes(view: RunView) -> frozenset[str]:
+    """Return the nodes in scope that an accepted run asked and that passed; none where it was not accepted."""
+    if view.decision.outcome != "ACCEPTED":
+        return frozenset()
+    passed = {s.subject for s in view.subjects if s.planned and s.verdict == "PASS"}
+    return frozenset(passed & {node.name for node in view.nodes if node.in_scope})
 
 
 def oldest_first(runs: Sequence[PastRun]) -> list[PastRun]:
@@ -101,10 +118,8 @@ def node_ages(runs: Sequence[PastRun], now: dt.datetime) -> tuple[NodeAge, ...]:
     last: dict[str, PastRun] = {run.cluster: run for run in runs}
     accepted: dict[tuple[str, str], PastRun] = {}
     for run in runs:
-        if run.view.decision.outcome == "ACCEPTED":
-            passed = {s.subject for s in run.view.subjects if s.planned and s.verdict == "PASS"}
-            for name in passed & {node.name for node in run.view.nodes if node.in_scope}:
-                accepted[run.cluster, name] = run
+        for name in accepted_nodes(run.view):
+            accepted[run.cluster, name] = run
     rows = [
         _age(run, node.name, accepted.get((cluster, node.name)), now)
         for cluster, run in last.items()

@@ -2,15 +2,17 @@
 
 import json
 from base64 import b64encode
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, partial
 from hashlib import sha256
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from gpuproof.report import blame, charts, fleet, layout, wording, words
+from gpuproof.report import blame, fleet, layout, wording, words
 from gpuproof.report.advice import next_step
 from gpuproof.report.bounds import margin_text
 from gpuproof.report.view import RunView
@@ -40,16 +42,23 @@ def render_html(view: RunView) -> str:
         replaced=layout.replaced_limits(view),
         uncovered=layout.uncovered(view),
         idle_waivers=layout.idle_waivers(view),
+        last_accepted=layout.last_accepted(view),
+        age_of=partial(layout.age_of, view),
+        places=layout.places(view),
         attention=attention,
         clean=clean,
         sections=layout.sections(view),
-        spreads=fleet.spreads(measurements),
-        timings=fleet.timings(measurements),
+        spreads=_by_check(fleet.spreads(measurements)),
+        timings=_by_check(fleet.timings(measurements)),
         nodes=fleet.node_rows(view.nodes),
         majority=fleet.majority_of(view.nodes),
         environment=fleet.environment_matrix(measurements),
         pod_patch=json.dumps(view.run.pod_patch, indent=2, ensure_ascii=False) if view.run.pod_patch else "",
     )
+
+
+def _by_check(spreads: Sequence[fleet.Spread]) -> dict[str, list[fleet.Spread]]:
+    return {check: list(found) for check, found in groupby(spreads, key=lambda spread: spread.check)}
 
 
 @cache
@@ -78,11 +87,12 @@ def _environment() -> Environment:
         next_step=next_step,
         margin_text=margin_text,
         outcome_word=layout.outcome_word,
-        spark=charts.spark,
+        spark=wording.spark,
         listed=wording.listed,
         meanings=words.MEANINGS,
         most_across=layout.MOST_ACROSS,
         most_blocks=layout.MOST_BLOCKS,
+        most_clean=layout.MOST_GRID_ROWS,
         most_groups=layout.MOST_GROUPS,
         node_columns=fleet.NODE_COLUMNS,
         plural=wording.plural,

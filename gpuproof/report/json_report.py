@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from gpuproof.report.events import (
+    AcceptanceFacts,
     CheckFacts,
     ClusterFacts,
     FindingFacts,
@@ -23,7 +24,7 @@ from gpuproof.report.view import RunView, SubjectView
 from gpuproof.report.wording import as_utc
 from gpuproof.report.words import Decision, Verdict
 
-SCHEMA_VERSION: Literal["1.1"] = "1.1"
+SCHEMA_VERSION: Literal["1.2"] = "1.2"
 
 
 class _Part(BaseModel):
@@ -105,10 +106,17 @@ class SubjectPart(_Part):
     measurements: tuple[MeasurementPart, ...]
 
 
+class AcceptancesPart(_Part):
+    """How many earlier runs of this cluster lay beside this one, and by node the last of them that accepted it."""
+
+    runs: int
+    nodes: Mapping[str, AcceptanceFacts]
+
+
 class ReportDocument(_Part):
     """The whole of report.json."""
 
-    schema_version: Literal["1.1"]
+    schema_version: Literal["1.2"]
     simulated: bool | None
     decision: DecisionPart
     counts: Mapping[Verdict, int]
@@ -123,6 +131,7 @@ class ReportDocument(_Part):
     subjects: tuple[SubjectPart, ...]
     limits: tuple[LimitFacts, ...]
     nodes: tuple[NodeFacts, ...]
+    acceptances: AcceptancesPart | None
 
 
 def render_json(view: RunView) -> str:
@@ -137,7 +146,7 @@ def render_schema() -> str:
 
 def document(view: RunView) -> ReportDocument:
     """Return the run as the document that report.json holds."""
-    decision = view.decision
+    decision, before = view.decision, view.acceptances
     return ReportDocument(
         schema_version=SCHEMA_VERSION,
         simulated=view.run.cluster.simulated,
@@ -161,6 +170,7 @@ def document(view: RunView) -> ReportDocument:
         subjects=tuple(_subject(subject) for subject in view.subjects),
         limits=tuple(view.limits.values()),
         nodes=view.nodes,
+        acceptances=AcceptancesPart(runs=before.runs, nodes=before.nodes) if before else None,
     )
 
 

@@ -5,6 +5,7 @@ waived miss is skipped and names its owner. The first suite holds one case for t
 that only counts red cases cannot take an UNDECIDED run, or one that planned nothing, for a green one.
 """
 
+import math
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 
@@ -17,7 +18,10 @@ _XML_MAX = 0x10FFFF
 
 
 def render_junit(view: RunView) -> str:
-    """Return junit.xml in the xunit2 shape common readers take: testsuites, testsuite, testcase."""
+    """
+    Return junit.xml, valid against the schema of the xunit plugin of Jenkins (junit-10.xsd): testsuites, testsuite,
+    testcase; no properties on a case, and times in seconds with three decimals.
+    """
     suites = [_decision_suite(view), *(_suite(view, check) for check in view.checks)]
     root = ET.Element("testsuites", {"name": "gpuproof"})
     for attribute in ("tests", "failures", "errors"):
@@ -42,7 +46,7 @@ def _decision_suite(view: RunView) -> ET.Element:
 
 def _suite(view: RunView, check: CheckView) -> ET.Element:
     cases = [_subject_case(check, subject) for subject in check.subjects]
-    total = sum(subject.duration_s or 0 for subject in check.subjects)
+    total = sum(_known(subject.duration_s) for subject in check.subjects)
     return _wrapped(view, f"gpuproof.{check.name}", cases, total)
 
 
@@ -123,7 +127,12 @@ def _count(cases: list[ET.Element], tag: str) -> str:
 
 
 def _seconds(seconds: float | None) -> str:
-    return f"{seconds or 0:.3f}"
+    return f"{_known(seconds):.3f}"
+
+
+def _known(seconds: float | None) -> float:
+    # A time that no clock can give has no place in the schema's pattern: it counts as none.
+    return seconds if seconds is not None and math.isfinite(seconds) and seconds > 0 else 0.0
 
 
 def _clean(text: str) -> str:

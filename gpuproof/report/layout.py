@@ -1,27 +1,35 @@
 """Owns what report.html shows in which order and how much of it; must not know HTML, and changes no verdict."""
 
+import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuproof.report.events import FindingFacts, LimitFacts
-from gpuproof.report.figures import DeviceTable, Figure, device_tables, figures
+from gpuproof.report.events import AcceptanceFacts, FindingFacts, LimitFacts
+from gpuproof.report.figures import DeviceTable, Figure, course, device_tables, figures
 from gpuproof.report.view import CheckView, RunView, SubjectView
-from gpuproof.report.wording import listed, natural, number, operating_point, plural
+from gpuproof.report.wording import age, as_utc, listed, natural, number, operating_point, plural
 from gpuproof.report.words import Verdict, severity
 
 MOST_GROUPS = 12
 MOST_FINDINGS_A_SUBJECT = 200
 # Past this many findings of subjects that did not pass, only missed and unmeasured ones are listed.
 MOST_FINDINGS = 20_000
-MOST_MATRIX_ROWS = 2_000
+# Values of subjects that passed, over the whole page: past them a check shows fewer rows, this many at least.
+MOST_VALUES = 20_000
+FEWEST_MATRIX_ROWS = 8
+MOST_CALM_FIGURES = 2
 MOST_UPRIGHT_SUBJECTS = 6
 MOST_COLUMNS = 6
+MOST_ACCEPTANCES = 4
 MOST_BLOCKS = 400
+MOST_GRID_ROWS = 128
 MOST_ACROSS = 8
 TILES_FROM = 25
 MOST_DEVICE_TABLES = 12
+_MANY_DIGITS = re.compile(r"(?<![\w.])\d+\.\d{7,}(?:[eE][-+]?\d+)?(?![\w.])")
 _OUTCOME_RANK = {"missed": 0, "not_measured": 1}
 
 
@@ -63,6 +71,7 @@ class CheckSection:
     rows: tuple[MatrixRow, ...]
     rows_left_out: int
     figures: tuple[Figure, ...]
+    course: tuple[Figure, ...]
     devices: tuple[DeviceTable, ...]
 
     @property
@@ -96,6 +105,16 @@ class SubjectSection:
     blockers: tuple[SubjectView, ...]
     findings: tuple[FindingFacts, ...]
     findings_left_out: int
+
+    @property
+    def bad(self) -> tuple[FindingFacts, ...]:
+        """What was missed or not measured."""
+        return tuple(finding for finding in self.findings if not _met(finding))
+
+    @property
+    def good(self) -> tuple[FindingFacts, ...]:
+        """What was met, or is only recorded."""
+        return tuple(finding for finding in self.findings if _met(finding))
 
 
 def groups(view: RunView) -> tuple[Group, ...]:
@@ -154,8 +173,9 @@ def split_grid(rows: Sequence[GridRow]) -> tuple[tuple[GridRow, ...], tuple[Grid
 
 
 def sections(view: RunView) -> tuple[CheckSection, ...]:
-    """Return the checks in the run's order, under one budget of findings for the page."""
+    """Return the checks, those that need a look first, under one budget of findings for the page."""
     left = MOST_FINDINGS
+    share = MOST_VALUES // max(1, len(view.checks))
     made: list[CheckSection] = []
     for check in view.checks:
         attention: list[SubjectSection] = []
@@ -165,18 +185,25 @@ def sections(view: RunView) -> tuple[CheckSection, ...]:
             attention.append(section)
         good = [subject for subject in check.subjects if subject.passed]
         columns = _columns(good, view.limits)
+        most_rows = max(FEWEST_MATRIX_ROWS, share // max(1, len(columns)))
         made.append(
             CheckSection(
                 check=check,
                 attention=tuple(attention),
                 columns=columns,
-                rows=tuple(_matrix_row(subject, columns) for subject in good[:MOST_MATRIX_ROWS]),
-                rows_left_out=max(0, len(good) - MOST_MATRIX_ROWS),
+                rows=tuple(_matrix_row(subject, columns) for subject in good[:most_rows]),
+                rows_left_out=max(0, len(good) - most_rows),
                 figures=figures(check),
+                course=course(check) if attention else course(check, MOST_CALM_FIGURES),
                 devices=device_tables(check)[:MOST_DEVICE_TABLES],
             )
         )
-    return tuple(made)
+    return tuple(sorted(made, key=lambda section: not section.attention))
+
+
+def places(view: RunView) -> tuple[int, ...]:
+    """Return the places of the checks in the run's order as the grid shows them: those that need a look first."""
+    return tuple(sorted(range(len(view.checks)), key=lambda n: all(s.passed for s in view.checks[n].subjects)))
 
 
 def _subject_section(view: RunView, subject: SubjectView, left: int) -> SubjectSection:
@@ -203,7 +230,7 @@ def blockers(view: RunView, subject: SubjectView) -> tuple[SubjectView, ...]:
 
 
 def _met(finding: FindingFacts) -> bool:
-    return finding.outcome not in _OUTCOME_RANK
+    return finding.outcome not in _OUTCOME_RANK or outcome_word(finding) == "recorded"
 
 
 def outcome_word(finding: FindingFacts) -> str:
@@ -222,7 +249,7 @@ def _columns(subjects: Iterable[SubjectView], limits: Mapping[str, LimitFacts]) 
         MatrixColumn(
             limit_id=key,
             metric=finding.metric or key,
-            bound=number(finding.bound) if finding.bound is not None else "",
+            bound=bound_text(finding.bound),
             unit=finding.unit or "",
             point=operating_point(limits[key].at) if key in limits else "",
         )
@@ -244,7 +271,8 @@ def _matrix_row(subject: SubjectView, columns: Sequence[MatrixColumn]) -> Matrix
 def _observed(finding: FindingFacts) -> str:
     shown = number(finding.observed)
     if outcome_word(finding) == "recorded":
-        return f"{shown} (recorded)"
+        # A bound that says so itself need not be repeated beside every value.
+        return shown if bound_text(finding.bound).startswith("recorded") else f"{shown} (recorded)"
     return shown if _met(finding) else f"{shown} ({finding.outcome.replace('_', ' ')}, {finding.severity})"
 
 
@@ -271,6 +299,50 @@ def uncovered(view: RunView) -> tuple[str, ...]:
     return tuple(said)
 
 
+def last_accepted(view: RunView) -> tuple[str, ...]:
+    """Return in a few lines when the nodes in scope were last accepted before this run, the longest ago first."""
+    told = view.acceptances
+    if told is None:
+        return ("not told by this record",)
+    if not told.runs:
+        return ("never before: no earlier run of this cluster lay beside this one",)
+    nodes: dict[str, list[str]] = defaultdict(list)
+    ages: dict[str, float] = {}
+    for node in view.nodes:
+        if node.in_scope:
+            found = told.nodes.get(node.name)
+            nodes[found.run if found else ""].append(node.name)
+            ages[found.run if found else ""] = _age_s(view, found)
+    if not nodes:
+        return ("no node was in scope",)
+    longest = sorted(nodes, key=lambda run: (bool(run), -ages[run]))
+    said = [_acceptance(run, nodes[run], ages[run], alone=len(nodes) == 1) for run in longest]
+    return (
+        *said[:MOST_ACCEPTANCES],
+        *([f"and {len(said) - MOST_ACCEPTANCES} more"] if said[MOST_ACCEPTANCES:] else []),
+    )
+
+
+def _acceptance(run: str, names: Sequence[str], age_s: float, *, alone: bool) -> str:
+    which = f"all {plural(len(names), 'node')}" if alone and len(names) > 1 else listed(names, 3)
+    return f"{age(age_s)} before: {which}, in {run}" if run else f"never before: {which}"
+
+
+def age_of(view: RunView, node: str) -> str:
+    """Return how long before this run a node was last accepted, as in `3 days`; `never` or, untold, nothing."""
+    if view.acceptances is None:
+        return ""
+    found = view.acceptances.nodes.get(node)
+    return age(_age_s(view, found)) if found else "never"
+
+
+def _age_s(view: RunView, found: AcceptanceFacts | None) -> float:
+    began = view.run.started_at
+    if found is None or found.at is None or began is None:
+        return math.inf
+    return (as_utc(began) - as_utc(found.at)).total_seconds()
+
+
 def replaced_limits(view: RunView) -> tuple[LimitFacts, ...]:
     """Return the limits that a site's file put in the place of inherited ones, the weakened first."""
     found = [limit for limit in view.limits.values() if limit.replaced]
@@ -291,6 +363,9 @@ def bound_text(bound: Any) -> str:
 
 
 def _listed(value: Any) -> str:
+    if isinstance(value, str):
+        # A share of a median has as many digits as the arithmetic gives; a reader needs six.
+        return _MANY_DIGITS.sub(lambda found: f"{float(found.group()):.6g}", value)
     if isinstance(value, list | tuple):
         return " or ".join(_listed(each) for each in value)
     return number(value) if isinstance(value, bool | int | float | str) else ("" if value is None else str(value))

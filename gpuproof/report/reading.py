@@ -1,5 +1,6 @@
 """Owns how a record's lines become a RunView, also for a torn or killed run; must not know how reports look."""
 
+import gc
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from pydantic import ValidationError
 
 from gpuproof.report.events import (
     LINES,
+    AcceptancesLine,
     BaselineLine,
     CheckFacts,
     CleanupLine,
@@ -67,6 +69,7 @@ class Reading:
     plan_is_old: bool = False
     load: LoadHistory = field(default_factory=LoadHistory)
     baseline: str = ""
+    acceptances: AcceptancesLine | None = None
     gpu_time: Mapping[str, GpuTimeFacts] = field(default_factory=dict)
     holes: list[str] = field(default_factory=list)
     last_seq: int = 0
@@ -75,8 +78,15 @@ class Reading:
     def of(cls, lines: Iterable[Mapping[str, Any]]) -> "Reading":
         """Read every line; what does not fit is noted as a problem and left out."""
         reading = cls()
-        for place, raw in enumerate(lines, start=1):
-            reading.take(place, raw)
+        collecting = gc.isenabled()
+        # Millions of values that all stay: looking for garbage among them takes as long as reading them.
+        gc.disable()
+        try:
+            for place, raw in enumerate(lines, start=1):
+                reading.take(place, raw)
+        finally:
+            if collecting:
+                gc.enable()
         return reading
 
     def take(self, place: int, raw: Mapping[str, Any]) -> None:
@@ -146,6 +156,8 @@ class Reading:
                 self.load.take(line)
             case GpuTimeLine():
                 self.gpu_time = line.nodes
+            case AcceptancesLine():
+                self.acceptances = line
             case BaselineLine():
                 self.baseline = f"run {line.run}, which was {line.decision}"
                 self._moment(line, f"limits are relative to {self.baseline}")
@@ -207,6 +219,7 @@ class Reading:
             timeline=tuple(self.timeline),
             problems=_capped(self.problems),
             gpu_time=self.gpu_time,
+            acceptances=self.acceptances,
         )
 
     def _gaps(self) -> tuple[str, ...]:

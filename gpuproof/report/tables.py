@@ -1,6 +1,10 @@
-"""Owns results.csv: every number and finding of a run, one a row; must not know HTML or files."""
+"""Owns results.csv and results.parquet: every number and finding of a run, one a row; must not know HTML."""
 
+import io
 from collections.abc import Iterable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -53,6 +57,48 @@ def render_csv(view: RunView) -> str:
         table[column] = [_safe(value) if isinstance(value, str) else value for value in table[column]]
     text: str = table.to_csv(index=False, lineterminator="\n")
     return text
+
+
+def can_write_parquet() -> bool:
+    """Say whether the extra `gpuproof[parquet]` is there."""
+    return find_spec("fastparquet") is not None
+
+
+def write_parquet(view: RunView, path: Path) -> None:
+    """Write the table of results.csv with its types; the extra must be there. Raises OSError."""
+    _fastparquet().write(str(path), _typed(view), write_index=False, compression="SNAPPY")
+
+
+def holds_parquet(view: RunView, path: Path) -> bool:
+    """Say whether a parquet file holds this run's table; False for one that cannot be read. The extra must be there."""
+    try:
+        # Read here: given a path it would leave the file open.
+        found = _fastparquet().ParquetFile(io.BytesIO(path.read_bytes())).to_pandas()
+    except (OSError, ValueError, TypeError, LookupError, RuntimeError, EOFError):
+        return False
+    wanted = _typed(view)
+    if list(found.columns) != list(wanted.columns) or len(found) != len(wanted):
+        return False
+    return all(list(found[column].astype(str)) == list(wanted[column].astype(str)) for column in wanted.columns)
+
+
+def _fastparquet() -> Any:
+    # pandas' own way to it will go; a tenth of a second that only who writes parquet needs.
+    return import_module("fastparquet")
+
+
+def _typed(view: RunView) -> pd.DataFrame:
+    table = frame(view)
+    for column in table.columns:
+        if column in ("value", "margin"):
+            table[column] = pd.to_numeric(table[column]).astype("float64")
+        elif column == "required":
+            table[column] = table[column].astype("bool")
+        else:
+            # A word for what is not known: a column of one type is what every reader of parquet takes.
+            texts = ["" if value is None or value != value else str(value) for value in table[column]]
+            table[column] = pd.array([visible(text, keep_newlines=False) for text in texts], dtype="object")
+    return table
 
 
 def _safe(text: str) -> str:

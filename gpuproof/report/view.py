@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from gpuproof.report.events import (
+    AcceptancesLine,
     CheckFacts,
     ClusterFacts,
     FailureLine,
@@ -142,6 +143,8 @@ class RunView:
     timeline: tuple[Moment, ...]
     problems: tuple[str, ...] = field(default=())
     gpu_time: Mapping[str, GpuTimeFacts] = field(default_factory=dict)
+    acceptances: AcceptancesLine | None = None
+    """What earlier runs accepted; None where the record does not say."""
 
     @classmethod
     def from_record(cls, lines: Iterable[Mapping[str, Any]]) -> "RunView":

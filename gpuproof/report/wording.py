@@ -1,10 +1,12 @@
 """Owns how numbers, times and hostile text become readable; must not know verdicts, files or HTML."""
 
+import json
 import math
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
@@ -39,12 +41,20 @@ def _spelled(character: str) -> str:
 
 def scrubbed(value: Any) -> Any:
     """Return JSON data with lone surrogates replaced, which no encoder accepts; everything else is left as it is."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return _scrubbed(value)
+    return value
+
+
+def _scrubbed(value: Any) -> Any:
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode("utf-8")
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
     if isinstance(value, Mapping):
-        return {scrubbed(k): scrubbed(v) for k, v in value.items()}
+        return {_scrubbed(k): _scrubbed(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [scrubbed(v) for v in value]
+        return [_scrubbed(v) for v in value]
     return value
 
 
@@ -100,6 +110,16 @@ def duration(seconds: float | int | None) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def age(seconds: float) -> str:
+    """Return how long ago something was in its largest unit: `40 minutes`, `5 hours`, `12 days`."""
+    if not math.isfinite(seconds):
+        return "an unknown time"
+    minutes = max(0, int(seconds // 60))
+    if minutes < 60:
+        return plural(minutes, "minute")
+    return plural(minutes // 60, "hour") if minutes < 48 * 60 else plural(minutes // (24 * 60), "day")
+
+
 def utc(moment: datetime | None) -> str:
     """Return a time in UTC to the second; a time without a zone is taken as UTC, as the record writes it."""
     if moment is None:
@@ -114,7 +134,21 @@ def as_utc(moment: datetime) -> datetime:
 
 def operating_point(at: Mapping[str, Any]) -> str:
     """Return `gpu=0, dtype=float32` for the point a number was measured at."""
-    return ", ".join(f"{key}={number(value)}" for key, value in at.items())
+    # The type is a part of the key: 1 and true are equal and do not read alike.
+    return _operating_point(tuple((key, value, type(value)) for key, value in at.items()))
+
+
+@lru_cache(maxsize=16_384)
+def _operating_point(at: tuple[tuple[str, Any, type], ...]) -> str:
+    return ", ".join(f"{key}={number(value)}" for key, value, _ in at)
+
+
+_BLOCKS = "\u2007▁▂▃▄▅▆▇█"
+
+
+def spark(shares: Sequence[float]) -> str:
+    """Return a bar a share of the tallest, as block characters; nothing of a share is an empty place."""
+    return "".join(_BLOCKS[math.ceil(min(max(share, 0.0), 1.0) * (len(_BLOCKS) - 1))] for share in shares)
 
 
 def plural(count: int, noun: str) -> str:
@@ -122,7 +156,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def listed(names: list[str] | tuple[str, ...], most: int = 6) -> str:
+def listed(names: Sequence[str], most: int = 6) -> str:
     """Return the first names and how many more there are."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -12,7 +12,7 @@ from gpuproof.report.json_report import render_json
 from gpuproof.report.junit import render_junit
 from gpuproof.report.markdown import render_markdown
 from gpuproof.report.quarantine import render_quarantine
-from gpuproof.report.tables import render_csv
+from gpuproof.report.tables import can_write_parquet, render_csv, write_parquet
 from gpuproof.report.textfile import render_textfile
 from gpuproof.report.view import RunView
 
@@ -26,6 +26,9 @@ RENDERED: Mapping[str, Callable[[RunView], str]] = {
     "quarantine.json": render_quarantine,
 }
 """Every report that is computed from the record alone, by its name."""
+
+PARQUET = "results.parquet"
+"""Written where the extra `gpuproof[parquet]` is there."""
 
 MANIFESTS = "manifests"
 
@@ -44,8 +47,22 @@ def write_reports(view: RunView, directory: Path) -> ReportPaths:
     directory.mkdir(parents=True, exist_ok=True)
     for name, render in RENDERED.items():
         replace_file(directory / name, render(view))
+    _write_parquet(view, directory)
     _write_packs(view, directory)
     return ReportPaths(directory / "report.html", directory / "report.json", directory / "junit.xml")
+
+
+def _write_parquet(view: RunView, directory: Path) -> None:
+    if not can_write_parquet():
+        # What an earlier rendering left would not be of this record.
+        (directory / PARQUET).unlink(missing_ok=True)
+        return
+    temporary = directory / f".{PARQUET}.{os.getpid()}.part"
+    try:
+        write_parquet(view, temporary)
+        temporary.replace(directory / PARQUET)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _write_packs(view: RunView, directory: Path) -> None:

@@ -19,6 +19,7 @@ FROZEN = {
     "inventory": "nodes server_version",
     "planned": "subjects",
     "baseline": "run decision simulated values",
+    "acceptances": "runs nodes",
     "job_started": "workload check job namespace nodes follow_up",
     "measurement": "check workload subject pod index samples facts environment timings",
     "failure": "check workload subject pod reason message evidence",

@@ -14,7 +14,8 @@ import pytest
 from gpuproof.bundle import SIGNATURE, SUMS, BundleError, reseal, seal, sign, signed_by
 from gpuproof.reading_back import rewrite_reports
 from gpuproof.report import write_reports
-from gpuproof.report.write import RENDERED
+from gpuproof.report.tables import write_parquet
+from gpuproof.report.write import PARQUET, RENDERED
 from gpuproof.run_folder import RECORD
 from gpuproof.verification import ALTERED, UNSEALED, VERIFIED, judged_again, verify
 from tests.gpuproof.finished import NODES, PROFILE, finished, view_of
@@ -172,6 +173,7 @@ IN_THE_FOLDER: dict[str, Callable[[Path], object]] = {
     "the checksums lost a line": lambda d: (d / SUMS).write_text("\n".join((d / SUMS).read_text().splitlines()[1:])),
     "the checksums are no checksums": lambda d: (d / SUMS).write_text("fine\n"),
     "the checksums went away": lambda d: (d / SUMS).unlink(),
+    "the table was changed": lambda d: (d / PARQUET).write_bytes((d / PARQUET).read_bytes()[:-1] + b" "),
     "a report became a link": lambda d: linked(d / "report.html"),
 }
 
@@ -223,6 +225,12 @@ def test_a_report_that_the_record_does_not_render_to_is_noticed_under_new_checks
     (run / name).write_text((run / name).read_text(encoding="utf-8").replace("REJECTED", "ACCEPTED") + "\n")
     seal(run)
     assert f"{name} is not what the record renders to" in verify(run).contradictions
+
+
+def test_a_table_of_another_run_is_noticed_under_new_checksums(run: Path, tmp_path: Path) -> None:
+    write_parquet(view_of(finished(tmp_path / "other")), run / PARQUET)
+    seal(run)
+    assert f"{PARQUET} is not what the record renders to" in verify(run).contradictions
 
 
 def test_a_limit_lowered_in_profile_and_record_does_not_make_the_old_verdicts_follow(run: Path) -> None:

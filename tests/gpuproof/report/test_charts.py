@@ -25,7 +25,6 @@ CHARTS: dict[str, Callable[[str], Markup]] = {
     "no line": lambda name: charts.lines(name, [], x_title=name, y_title=name),
     "bars": lambda name: charts.bars(name, {name: (1.0, math.inf)}, (name, "b"), x_title=name),
     "distribution": lambda name: charts.distribution(name, [(0.0, 1.0, 3), (1.0, 2.0, 0)], x_title=name),
-    "spark": lambda name: charts.spark(name, [0.0, 0.5, 1.0]),
     "heat map": lambda name: charts.heat_map(name, [name, "b"], ["a", name], {(0, 1): 1.0, (1, 0): 2.0}),
     "empty heat map": lambda name: charts.heat_map(name, [name], [name], {}),
 }
@@ -90,7 +89,7 @@ def network() -> Script:
         environment={}, timings=timings,
     )  # fmt: skip
     columns = ["node", "gpu", "instance", "at_unix_s", "utilisation_percent", "power_w"]
-    for at in (0.0, 1.0, 2.0):
+    for at in (0.0, 1.0, 2.0, 3.0):
         rows = [[node, gpu, None, at, 10.0 * gpu, None] for node in nodes for gpu in (0, 1)]
         script.add("telemetry", check="nccl", workload="nccl", columns=columns, rows=rows, errors={})
     finding = synthetic.finding("nccl.busbw", "busbw", 21.0, ">= 40 GB/s", at={"bytes": 1 << 20}, outcome="missed")

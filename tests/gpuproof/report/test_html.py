@@ -138,6 +138,38 @@ def test_waivers_and_limits_that_forbid_accepted_are_on_the_first_screen() -> No
     assert "EXPIRED, without effect" in top
 
 
+def accepted_earlier(nodes: dict[str, tuple[str, str]], runs: int = 2) -> str:
+    lines = synthetic.run(4)
+    acceptances = {node: {"run": run, "at": f"{at}Z"} for node, (run, at) in nodes.items()}
+    lines.insert(3, {**lines[3], "event": "acceptances", "runs": runs, "nodes": acceptances})
+    for number, line in enumerate(lines, start=1):
+        line["seq"] = number
+    return Page(first_screen(render_html(RunView.from_record(lines))) + "</main></body></html>").text
+
+
+def test_first_screen_says_when_the_nodes_were_last_accepted() -> None:
+    some = {"gpu-1": ("june", "2026-11-18T08:59:00"), "gpu-2": ("june", "2026-11-18T08:59:00")}
+    said = accepted_earlier({**some, "gpu-3": ("today", "2026-11-30T04:00:00")})
+    assert "never before: gpu-4" in said
+    assert "12 days before: gpu-1, gpu-2, in june" in said
+    assert "5 hours before: gpu-3, in today" in said
+    assert said.index("never before: gpu-4") < said.index("12 days") < said.index("5 hours")
+    everybody = {f"gpu-{n}": ("last", "2026-11-29T08:00:00") for n in range(1, 5)}
+    assert "25 hours before: all 4 nodes, in last" in accepted_earlier(everybody)
+    assert "never before: no earlier run of this cluster" in accepted_earlier({}, runs=0)
+    assert "not told by this record" in first_screen(render_html(RunView.from_record(synthetic.run(1))))
+
+
+def test_first_screen_says_what_is_not_covered_and_not_waived_also_where_that_is_nothing() -> None:
+    clean, left = (first_screen(render_html(RunView.from_record(RUNS[name]()))) for name in ("accepted", "rejected"))
+    assert "nothing that the profile names" in clean
+    assert "<dt>Waivers</dt><dd>none</dd>" in clean
+    assert '<a href="#uncovered">cuda_runtime was not run on 1 subject: gpu-3</a>' in left
+    for top in (clean, left):
+        # What a manager needs is above everything that is long.
+        assert top.index("<dt>Last accepted</dt>") < (top + "What did not pass").index("What did not pass")
+
+
 def test_every_finding_shows_limit_bound_value_unit_point_and_provenance() -> None:
     text = page(synthetic.run(4, short=["gpu-3"])).text
 

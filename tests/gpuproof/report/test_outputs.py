@@ -4,8 +4,10 @@ import csv
 import io
 import json
 import re
+from pathlib import Path
 from typing import Any
 
+import fastparquet
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -14,7 +16,7 @@ from gpuproof.report.advice import next_step
 from gpuproof.report.bounds import margin, number_of
 from gpuproof.report.markdown import render_markdown, text
 from gpuproof.report.quarantine import render_quarantine
-from gpuproof.report.tables import render_csv
+from gpuproof.report.tables import holds_parquet, render_csv, write_parquet
 from gpuproof.report.textfile import render_textfile
 from gpuproof.verdict import FAILURE_VERDICTS
 from tests.gpuproof.report import synthetic
@@ -65,6 +67,22 @@ def test_csv_reads_back_and_no_cell_is_a_formula() -> None:
     assert (missed["name"], float(missed["value"]), missed["verdict"]) == ("gpus_allocatable", 1.0, "FAIL")
     cells = [cell for row in csv.reader(io.StringIO(render_csv(hostile()))) for cell in row]
     assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@"))]
+
+
+def test_parquet_has_the_rows_of_the_csv_with_their_types_and_is_not_another_run_s(tmp_path: Path) -> None:
+    table, run = tmp_path / "results.parquet", view(synthetic.run(4, short=["gpu-1"]))
+    write_parquet(run, table)
+    found = fastparquet.ParquetFile(io.BytesIO(table.read_bytes())).to_pandas()
+    assert len(found) == len(list(csv.DictReader(io.StringIO(render_csv(run)))))
+    missed = found[found["outcome"] == "missed"].iloc[0]
+    assert (missed["name"], missed["value"], bool(missed["required"])) == ("gpus_allocatable", 1.0, True)
+    assert holds_parquet(run, table)
+    assert not holds_parquet(view(synthetic.run(4)), table)
+    table.write_bytes(table.read_bytes()[:-9])
+    assert not holds_parquet(run, table)
+    for odd in (hostile(), view([])):
+        write_parquet(odd, table)
+        assert holds_parquet(odd, table)
 
 
 def test_prometheus_reads_it_and_series_do_not_grow_with_nodes() -> None:
