@@ -8,9 +8,6 @@ Python 3.9 syntax; torch.
 
 from __future__ import annotations
 
-import binascii
-import ctypes
-import hashlib
 import json
 import os
 import shutil
@@ -22,16 +19,22 @@ import torch.distributed as dist
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
-from torch.distributed.tensor import DTensor
 
+from workloads.training_files import (
+    MARKER,
+    NO_MARKER,
+    described,
+    name_of,
+    read_marker,
+    steps_in,
+    write_marker,
+    writer_of,
+)
+from workloads.training_state import Tensors, of_rank
 from workloads.training_writers import Claim
 
-MARKER = "COMPLETE"
-NO_MARKER = "no marker: the save did not end"
 _CHUNK = 1 << 24
 _LOOK_EVERY_S = 0.02
-
-Tensors = Dict[str, Any]
 
 
 class NotAsWritten(Exception):
@@ -90,7 +93,7 @@ class Checkpoints:
             os.makedirs(path)
         self._wait_for_all()
         save(
-            {**shared, **_of_rank(own, self._rank)},
+            {**shared, **of_rank(own, self._rank)},
             storage_writer=_Writer(path, when_written),
             process_group=self._group,
         )
@@ -127,12 +130,12 @@ class Checkpoints:
         """Fill the tensors in place; raises `NotAsWritten` where the file's keys are not exactly these of all ranks."""
         path = os.path.join(self.folder, name_of(step))
         reader = FileSystemReader(path)
-        wanted = set(shared).union(*(_of_rank(own, rank) for rank in range(self._world)))
+        wanted = set(shared).union(*(of_rank(own, rank) for rank in range(self._world)))
         there = set(reader.read_metadata().state_dict_metadata)
         if wanted != there:
             missing, extra = sorted(wanted - there), sorted(there - wanted)
             raise NotAsWritten("missing in the file: %s; not wanted: %s" % (missing[:4] or "-", extra[:4] or "-"))
-        load({**shared, **_of_rank(own, self._rank)}, storage_reader=reader, process_group=self._group)
+        load({**shared, **of_rank(own, self._rank)}, storage_reader=reader, process_group=self._group)
 
     def at(self, folder: str) -> Checkpoints:
         """The same for another folder."""
@@ -284,116 +287,3 @@ _DAMAGES: Mapping[str, Callable[[str, str], None]] = {
     "marker_missing": _unmark,
     "flipped_bit": _flip,
 }
-
-
-def name_of(step: int) -> str:
-    """The folder of a step's checkpoint."""
-    return "step-%08d" % step
-
-
-def steps_in(folder: str) -> List[int]:
-    """The steps for which there is a folder, complete or not."""
-    try:
-        names = os.listdir(folder)
-    except FileNotFoundError:
-        return []
-    return [int(name[5:]) for name in names if name.startswith("step-") and name[5:].isdigit()]
-
-
-def read_marker(path: str) -> Tuple[Dict[str, Tuple[int, str]], str]:
-    """(file name to size and checksum, why there is none: "" where there is one)."""
-    marked, why = _marked(path)
-    return {str(name): (int(size), str(sum_)) for name, (size, sum_) in marked.get("files", {}).items()}, why
-
-
-def writer_of(path: str) -> str:
-    """Who marked it; "" where nobody did."""
-    return str(_marked(path)[0].get("by", ""))
-
-
-def _marked(path: str) -> Tuple[Dict[str, Any], str]:
-    try:
-        with open(os.path.join(path, MARKER), encoding="utf-8") as file:
-            checksum, _, text = file.read().partition(" ")
-    except OSError:
-        return {}, NO_MARKER
-    if "%08x" % binascii.crc32(text.encode("utf-8")) != checksum:
-        return {}, "the marker is damaged"
-    return dict(json.loads(text)), ""
-
-
-def write_marker(path: str, text: str) -> None:
-    """Last of all, at once and for good: what is read is the whole marker or none."""
-    half = os.path.join(path, MARKER + ".new")
-    with open(half, "w", encoding="utf-8") as file:
-        file.write("%08x %s" % (binascii.crc32(text.encode("utf-8")), text))
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(half, os.path.join(path, MARKER))
-    for folder in (path, os.path.dirname(path)):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def described(file: str) -> Tuple[int, str]:
-    """Size in bytes and CRC-32 of a file's content."""
-    checksum, size = 0, 0
-    with open(file, "rb") as content:
-        while True:
-            piece = content.read(_CHUNK)
-            if not piece:
-                return size, "%08x" % checksum
-            checksum, size = binascii.crc32(piece, checksum), size + len(piece)
-
-
-def checksums(state: Mapping[str, Any]) -> Dict[str, str]:
-    """Tensor name to the checksum of its bytes, shape and type: the first 16 hex digits of SHA-256. Where ranks hold
-    pieces of a tensor it is that of the whole, and every rank calls this."""
-    found = {}
-    for name, tensor in state.items():
-        content = _whole(tensor.detach()).cpu().contiguous()
-        digest = hashlib.sha256(("%s %s " % (tuple(content.shape), content.dtype)).encode("ascii"))
-        # Straight from memory: numpy, which would hand the bytes out, need not be in the image.
-        digest.update(ctypes.string_at(content.data_ptr(), content.numel() * content.element_size()))
-        found[name] = digest.hexdigest()[:16]
-    return found
-
-
-def by_part(sums: Mapping[str, str]) -> Dict[str, str]:
-    """One checksum for each part of the state: weights, optimizer, rank-0.random and so on; names count too."""
-    parts: Dict[str, Any] = {}
-    for name, sum_ in sorted(sums.items()):
-        words = name.split(".")
-        part = ".".join(words[:2]) if words[0].startswith("rank-") else words[0]
-        parts.setdefault(part, hashlib.sha256()).update(("%s=%s " % (name, sum_)).encode("utf-8"))
-    return {part: digest.hexdigest()[:16] for part, digest in parts.items()}
-
-
-def copied(state: Mapping[str, Any]) -> Tensors:
-    """The tensors as they are now, in the host's memory."""
-    return {name: _copied(tensor.detach()) for name, tensor in state.items()}
-
-
-def in_pieces(state: Mapping[str, Any]) -> bool:
-    """Whether ranks hold pieces of its weights and no rank a whole one."""
-    weights = [tensor for name, tensor in state.items() if name.startswith("weights.")]
-    return all(isinstance(tensor, DTensor) for tensor in weights)
-
-
-def _copied(tensor: Any) -> Any:
-    if not isinstance(tensor, DTensor):
-        return tensor.to("cpu", copy=True)
-    mine = tensor.to_local().to("cpu", copy=True)
-    whole, strides = tensor.shape, tensor.stride()
-    return DTensor.from_local(mine, tensor.device_mesh, tensor.placements, run_check=False, shape=whole, stride=strides)
-
-
-def _whole(tensor: Any) -> Any:
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-
-
-def _of_rank(own: Mapping[str, Any], rank: int) -> Tensors:
-    return {"rank-%d.%s" % (rank, name): tensor for name, tensor in own.items()}

@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, List, Tuple
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-Tensors = Dict[str, Any]
-"""Name to torch.Tensor."""
+from workloads.training_state import Tensors
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from workloads import training_checkpoint as checkpoint
 from workloads.training_meeting import Place, meet, prefixed
 from workloads.training_model import Shape, Trainee, Transformer
+from workloads.training_state import by_part, checksums, copied, in_pieces
 from workloads.training_writers import TOOK_OVER, Claim
 
 Say = Callable[[Mapping[str, Any]], None]
@@ -146,8 +147,8 @@ class Rank:
             "step": trainee.step,
             "from": found.step,
             "refused": refused,
-            "sums": checkpoint.by_part(self._sums()),
-            "parallelism": FSDP if checkpoint.in_pieces(shared) else DDP,
+            "sums": by_part(self._sums()),
+            "parallelism": FSDP if in_pieces(shared) else DDP,
         }
         self.say({**said, "bytes": found.bytes, "s": seconds})
 
@@ -220,7 +221,7 @@ class Rank:
         self._settle()
         trainee = self.trainee
         holding = self._stands("save")
-        step, sums = trainee.step, checkpoint.by_part(self._sums())
+        step, sums = trainee.step, by_part(self._sums())
         by = self._claim.who if self._claim else ""
         self.say({"e": "save", "at": "begin", "step": step, "mode": mode, "by": by})
         began = time.monotonic()
@@ -229,7 +230,7 @@ class Rank:
             saved = self.checkpoints.write(step, shared, own, lambda: self._written(holding))
             self._say_saved(step, mode, saved, time.monotonic() - began, sums)
             return
-        shared, own = checkpoint.copied(shared), checkpoint.copied(own)
+        shared, own = copied(shared), copied(own)
 
         def work() -> None:
             saved = self.checkpoints.write(step, shared, own, _nothing)
@@ -260,8 +261,8 @@ class Rank:
     def _sums(self) -> Dict[str, Any]:
         """A checksum of every tensor that all ranks share, and of each rank's own ones; every rank calls it."""
         own: List[Any] = [None] * self.place.world
-        dist.all_gather_object(own, checkpoint.checksums(self.trainee.own_state()), group=self._group)
-        found = checkpoint.checksums(self.trainee.shared_state())
+        dist.all_gather_object(own, checksums(self.trainee.own_state()), group=self._group)
+        found = checksums(self.trainee.shared_state())
         found.update(
             {"rank-%d.%s" % (rank, name): sum_ for rank, sums in enumerate(own) for name, sum_ in sums.items()}
         )
@@ -284,8 +285,8 @@ class Rank:
             checkpoints = self.checkpoints.at(folder)
             found = checkpoints.newest()
             shared, own = trainee.shared_state(), trainee.own_state()
-            shared = checkpoint.copied(shared)
-            own = checkpoint.copied(own)
+            shared = copied(shared)
+            own = copied(own)
             if found.step is not None:
                 checkpoints.read(found.step, shared, own)
             came = "began anew" if found.step is None else "loaded" if found.step == newest else "fell back"

@@ -12,7 +12,8 @@ import pytest
 
 from simcluster.faults.file import all_faults
 from workloads import contract, training
-from workloads import training_checkpoint as checkpoint
+from workloads import training_files as files
+from workloads.training_state import by_part
 
 REHEARSED = {
     fault.id: fault.expects[0].names
@@ -41,45 +42,45 @@ def test_clean_trainings_pass_and_every_faulty_trainer_is_named_by_what_it_break
         assert any(names in reason for reason in came[fault]["reasons"]), (fault, names, came[fault])
 
 
-def marked(folder: Path, step: int, **files: bytes) -> Path:
-    path = folder / checkpoint.name_of(step)
+def marked(folder: Path, step: int, **contents: bytes) -> Path:
+    path = folder / files.name_of(step)
     path.mkdir(parents=True)
     entries = {}
-    for name, content in files.items():
+    for name, content in contents.items():
         (path / name).write_bytes(content)
-        entries[name] = checkpoint.described(str(path / name))
-    checkpoint.write_marker(str(path), json.dumps({"step": step, "world": 1, "files": entries}))
+        entries[name] = files.described(str(path / name))
+    files.write_marker(str(path), json.dumps({"step": step, "world": 1, "files": entries}))
     return path
 
 
 def test_a_marker_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
     path = marked(tmp_path, 12, shard=b"numbers")
-    assert checkpoint.steps_in(str(tmp_path)) == [12]
-    assert checkpoint.read_marker(str(path)) == ({"shard": (7, checkpoint.described(str(path / "shard"))[1])}, "")
-    whole = (path / checkpoint.MARKER).read_bytes()
+    assert files.steps_in(str(tmp_path)) == [12]
+    assert files.read_marker(str(path)) == ({"shard": (7, files.described(str(path / "shard"))[1])}, "")
+    whole = (path / files.MARKER).read_bytes()
     for length in range(len(whole)):
-        (path / checkpoint.MARKER).write_bytes(whole[:length])
-        files, why = checkpoint.read_marker(str(path))
-        assert (files, bool(why)) == ({}, True), length
-    (path / checkpoint.MARKER).unlink()
-    assert checkpoint.read_marker(str(path)) == ({}, checkpoint.NO_MARKER)
+        (path / files.MARKER).write_bytes(whole[:length])
+        found, why = files.read_marker(str(path))
+        assert (found, bool(why)) == ({}, True), length
+    (path / files.MARKER).unlink()
+    assert files.read_marker(str(path)) == ({}, files.NO_MARKER)
 
 
 def test_a_content_is_described_by_all_its_bytes(tmp_path: Path) -> None:
     file = tmp_path / "shard"
     file.write_bytes(b"0123456789")
-    first = checkpoint.described(str(file))
+    first = files.described(str(file))
     file.write_bytes(b"0123456788")
-    assert first[0] == checkpoint.described(str(file))[0] == 10
-    assert first[1] != checkpoint.described(str(file))[1]
+    assert first[0] == files.described(str(file))[0] == 10
+    assert first[1] != files.described(str(file))[1]
 
 
 def test_parts_have_one_checksum_each_and_names_count() -> None:
     sums = {"weights.a": "1", "weights.b": "2", "rank-0.random.torch": "3", "rank-1.random.torch": "3"}
-    parts = checkpoint.by_part(sums)
+    parts = by_part(sums)
     assert set(parts) == {"weights", "rank-0.random", "rank-1.random"}
-    assert checkpoint.by_part({**sums, "weights.b": "9"})["weights"] != parts["weights"]
-    assert checkpoint.by_part({key: sums[key] for key in sums if key != "weights.b"})["weights"] != parts["weights"]
+    assert by_part({**sums, "weights.b": "9"})["weights"] != parts["weights"]
+    assert by_part({key: sums[key] for key in sums if key != "weights.b"})["weights"] != parts["weights"]
 
 
 def test_a_parallelism_that_there_is_not_is_refused_by_name(
