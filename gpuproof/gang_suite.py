@@ -77,7 +77,7 @@ class GangSuite:
             self.session.lost.setdefault(node, failure)
         present = [node for node in self.session.present if node not in assembly.missing]
         if present and "alone" in self.request.params:
-            self._alone(present)
+            self.alone(present)
         if assembly.whole:
             self.measure()
         else:
@@ -149,7 +149,8 @@ class GangSuite:
             return found
         return replace(found, facts={**found.facts, "outcome": f"{found.facts['outcome']}; {'; '.join(known)}"})
 
-    def _alone(self, present: Sequence[str]) -> None:
+    def alone(self, present: Sequence[str]) -> None:
+        """Every node by itself, all at once, and once more with peer-to-peer off; for a gang that is not whole, too."""
         params = self.request.params["alone"]
         groups = self._experiment([[node] for node in present], params)
         off = self._experiment([[node] for node in present], params, P2P_OFF) if params.p2p_off else []

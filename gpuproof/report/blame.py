@@ -112,7 +112,7 @@ def _drawn(whole: float | None, without: float | None, floor: float | None) -> M
             f'<rect class="{"low" if below else "good"}" x="{_NAMES}" y="{top}" width="{bar:.1f}" height="22"/>'
         )
         text = "nothing was measured" if value is None else number(value)
-        marks.append(f'<text x="{_NAMES + bar + 6:.1f}" y="{top + 16}">{text}</text>')
+        marks.append(f'<text x="{_NAMES + _BAR + 6}" y="{top + 16}">{text}</text>')
     if floor is not None:
         at = _NAMES + _BAR * floor / most
         marks.append(f'<path class="floor" d="M{at:.1f} 2V{2 * _ROW + 4}"/>')

@@ -66,7 +66,9 @@ def lines(
         Line(line.name, tuple(p for p in _scaled(line.points, log_x) if all(map(_drawable, p))), line.role)
         for line in drawn
     ]
-    places = sorted({x for line in moved for x, _ in line.points})
+    # A limit that is drawn half a step to both sides of its size must not name sizes that nothing was measured at.
+    measured = [line for line in moved if line.role == "data"]
+    places = sorted({x for line in measured or moved for x, _ in line.points})
     chart = _pygal().XY(
         **_options(height),
         x_title=_name(x_title, _MOST_TITLE_CHARS),

@@ -106,11 +106,16 @@ class Bench:
             said[stage, subject] = answer
 
         # By name, so that the bad pair are neighbours: rings send between neighbours only.
-        GangSuite(self.session, request, nodes, publish).measure()
+        suite = GangSuite(self.session, request, nodes, publish)
+        if "alone" in stages:
+            suite.alone(nodes)
+        suite.measure()
         return said
 
 
-PARAMS = Params(sizes_bytes=[SIZE], warmups=0, iterations=3, experiment_timeout_s=60.0, stall_timeout_s=40.0)
+PARAMS = Params(
+    sizes_bytes=[SIZE], warmups=0, iterations=3, experiment_timeout_s=60.0, stall_timeout_s=40.0, p2p_off=True
+)
 
 
 @contextmanager
@@ -148,6 +153,14 @@ def holds_with_and_without(answer: Answer) -> None:
     assert without >= FLOOR_GB_PER_S
     whole = numbers(answer, "whole_busbw")
     assert not whole or whole[0] < FLOOR_GB_PER_S
+
+
+def alone(bench: Bench) -> None:
+    said = bench.measure("alone")
+    for node in NODES:
+        assert numbers(said["alone", node], "wrong_elements") == [0]
+        assert numbers(said["alone", node], "busbw")[0] > 0
+        assert numbers(said["alone", node], "busbw_p2p_off")[0] > 0
 
 
 def whole(bench: Bench) -> None:
@@ -236,6 +249,7 @@ def loss_of_index_0(bench: Bench) -> None:
 def test_what_befalls_a_gang_is_named_with_the_counterfactual(tmp_path: Path) -> None:
     """One gang for all of it, as in a run: the parts build on each other, and the last takes the leader away."""
     with a_gang(tmp_path) as bench:
+        alone(bench)
         whole(bench)
         for name, named, others in DEFECTS:
             defect(bench, name, named, others)
@@ -248,8 +262,7 @@ def test_a_gang_short_of_a_node_says_who_and_frees_the_others() -> None:
         request = GangRequest(SweepRequest("network", "gang_agent", {}, sim.nodes, 2, PATIENT), 60.0)
         session = GangSession(sim.cluster, sim.renderer, sim.sweeper.inventory, request, threading.Event())
         said: dict[tuple[str, str], Answer] = {}
-        small = PARAMS.model_copy(update={"sizes_bytes": [65_536]})
-        params = {"alone": small.model_copy(update={"p2p_off": True}), "whole": small, "transport": small}
+        params = dict.fromkeys(("whole", "transport"), PARAMS)
         suite = SuiteRequest(params, "r1", "cpu", 2, None, None, None)
 
         def publish(stage: str, subject: str, answer: Answer) -> None:
@@ -263,10 +276,5 @@ def test_a_gang_short_of_a_node_says_who_and_frees_the_others() -> None:
         assert "gpu-04: " in whole.message
         assert "rdma/ib" in whole.message
         assert whole.reason == refused.reason == "admission_refused"
-        # Those that came are measured each alone, with and without peer-to-peer.
-        for node in sim.nodes[:3]:
-            assert numbers(said["alone", node], "busbw")[0] > 0
-            assert numbers(said["alone", node], "busbw_p2p_off")[0] > 0
-        assert said["alone", "gpu-04"] == refused
         left = sim.cluster.list_objects(JOBS, namespace=sim.renderer.namespace).items
         assert all("deletionTimestamp" in job["metadata"] for job in left)

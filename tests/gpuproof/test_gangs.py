@@ -77,7 +77,7 @@ def test_every_shipped_profile_has_a_gang_with_floors(name: str) -> None:
     assert suite.floors is not None
     ceiling = profile.cluster.ring_ceiling_gb_per_s()
     assert ceiling is not None
-    assert suite.floors.whole.min_gb_per_s == pytest.approx(ceiling * {"simulated": 0.02}.get(name, 0.75))
+    assert suite.floors.whole.min_gb_per_s == pytest.approx(ceiling * {"simulated": 0.024}.get(name, 0.75))
     assert suite.floors.alone.min_gb_per_s is not None
 
 

@@ -9,5 +9,5 @@ UNSEEN = 41_220_953
 
 
 def clusters(nodes: int) -> int:
-    """Return how many clusters of a kind are simulated at a size: what ten minutes of two cores allow."""
+    """Return how many clusters of a kind are simulated at a size: two minutes of two cores together."""
     return 60 if nodes <= 64 else 24 if nodes <= 256 else 8 if nodes <= 512 else 4
