@@ -220,7 +220,10 @@ def _in_order(found: dict[str, Check]) -> tuple[Check, ...]:
         placed.add(check.name)
         ordered.append(check)
 
-    # Pods that stay are asked when all else has been: what they hold is held over the whole run.
-    for check in sorted(found.values(), key=_stays):
+    # Pods that stay are asked when all else has been, and what they need comes first: they hold over the whole run.
+    staying = [check for check in found.values() if _stays(check)]
+    for needed in dict.fromkeys(name for check in staying for name in check.requires):
+        place(found[needed], [])
+    for check in sorted(found.values(), key=lambda check: check in staying):
         place(check, [])
     return tuple(ordered)

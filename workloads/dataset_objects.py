@@ -69,12 +69,12 @@ class Digest:
     The buffers are used again and again: memory that is new for each block costs more than the copy itself.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
         self._digest = hashlib.sha256()
+        self._bytes = max(1, min(size, BLOCK))
+        self._made = 0
         self._full: "queue.Queue[Optional[Tuple[bytearray, memoryview]]]" = queue.Queue()
         self._free: "queue.Queue[bytearray]" = queue.Queue()
-        for _ in range(_BUFFERS):
-            self._free.put(bytearray(BLOCK))
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
@@ -84,7 +84,10 @@ class Digest:
             self._free.put(buffer)
 
     def buffer(self) -> bytearray:
-        """The next buffer to fill, of `BLOCK` bytes; waits where hashing is far behind."""
+        """The next buffer to fill, of at most `BLOCK` bytes; waits where hashing is far behind."""
+        if self._free.empty() and self._made < _BUFFERS:
+            self._made += 1
+            return bytearray(self._bytes)
         return self._free.get()
 
     def update(self, buffer: bytearray, block: memoryview) -> None:
@@ -163,7 +166,7 @@ def _complete(item: Mapping[str, Any], part: str, claims: str, timeout_s: float,
     """Make `part` the whole object, from where an earlier attempt left it."""
     have = os.path.getsize(part) if os.path.exists(part) else 0
     wanted = int(item["bytes"])
-    with contextlib.closing(Digest()) as digest, open(part, "r+b" if have else "wb", buffering=0) as out:
+    with contextlib.closing(Digest(wanted)) as digest, open(part, "r+b" if have else "wb", buffering=0) as out:
         if have:
             have = _take_over(out, digest, min(have, wanted))
         if have < wanted:

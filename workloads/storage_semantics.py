@@ -56,6 +56,9 @@ def between(
     written = _outcome_of_payload(meeting, payload)
     meeting.say("hello", written)
     met = set(meeting.wait("hello")) | {meeting.me}
+    # Who waited in vain for somebody comes later: what is timed between nodes begins when all of them are there.
+    meeting.say("ready")
+    meeting.wait("ready", met)
     peers = sorted(met - {meeting.me})
     trips = round_trips(meeting, peers)
     wrong = {peer: wrong_payload(meeting, peer) for peer in peers}
