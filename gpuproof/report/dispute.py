@@ -205,8 +205,8 @@ def _by_gpuproof(check: str, seen_by_pods: bool) -> list[str]:
         return ["No pod was needed to see it: the API itself says so (`kubectl get nodes -o yaml`)."]
     return [
         "Its pods wait for orders that the run signs, or read a Secret, or are those of another check's Job: kubectl",
-        "alone cannot repeat it. With the profile in ../../profile it is one command, which asks this check and what it",
-        "needs to pass first:",
+        "alone cannot repeat it. With the profile in ../../profile it is one command, which asks this check and what",
+        "it needs to pass first:",
         "",
         "```console",
         f"$ gpuproof run --profile PROFILE --context CLUSTER --only {check}",
