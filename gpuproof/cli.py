@@ -293,6 +293,10 @@ def clean(
     run_id: Annotated[
         str | None, typer.Option("--run", metavar="RUN-ID", help="Only what this run left; default: what any run left.")
     ] = None,
+    older_than: Annotated[
+        float,
+        typer.Option("--older-than", metavar="HOURS", min=0, help="Only what is at least so old: spares runs at work."),
+    ] = 0.0,
     yes: Annotated[bool, typer.Option("--yes", help="Delete. Without it, what would be deleted is listed.")] = False,
 ) -> None:
     """Remove the namespaces that killed runs left behind, and nothing else."""
@@ -300,7 +304,7 @@ def clean(
     from gpuproof.reaching import clean_up  # noqa: PLC0415
 
     options = Options(profile=Path(), context=context, kubeconfig=kubeconfig, in_cluster=in_cluster)
-    raise typer.Exit(_guarded(clean_up, options, run_id, yes))
+    raise typer.Exit(_guarded(clean_up, options, run_id, older_than, yes))
 
 
 def _folders(private: list[Path] | None) -> tuple[Path, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from gpuproof.cluster.port import Cluster
 from gpuproof.inventory import Inventory
 from gpuproof.manifests import Renderer
-from gpuproof.run_namespace import Cleanup, RunNamespace, clean
+from gpuproof.run_namespace import Cleanup, RunNamespace
 from gpuproof.sweep_run import OnResult, Session, StartedJob, SweepRun, SweepSummary
 from gpuproof.visits import NotVisited, Result, SweepRequest, Timings, Visited
 
@@ -28,7 +28,6 @@ __all__ = [
     "Sweeper",
     "Timings",
     "Visited",
-    "clean",
 ]
 
 

@@ -5,6 +5,7 @@ Must not know a run, a profile or a check.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 from rich.console import Console
@@ -47,14 +48,14 @@ def _connect(context: str | None, kubeconfig: Path | None, in_cluster: bool) -> 
         raise LaunchError(error.message) from error
 
 
-def clean_up(options: Options, run_id: str | None, delete: bool) -> int:
+def clean_up(options: Options, run_id: str | None, older_than_h: float, delete: bool) -> int:
     """List or delete the namespaces that runs left behind; 0 where none is left, 3 where one would not go."""
     console = Console(soft_wrap=True)
     cluster, simulated = reach(options)
     try:
-        found = leftovers(cluster, run_id)
+        found = leftovers(cluster, run_id, older_than=timedelta(hours=older_than_h))
         if not found:
-            console.print("nothing is left of any run")
+            console.print("nothing is left of any run" + (f" {older_than_h:g} hours old" if older_than_h else ""))
         elif not delete:
             console.print(f"left of earlier runs: {', '.join(found)}\ndelete them with: gpuproof clean --yes")
         done = [delete_namespace(cluster, name, CLEANUP_WITHIN_S) for name in found] if delete else []

@@ -93,24 +93,22 @@ def _force(cluster: Cluster, namespace: str) -> tuple[str, ...]:
     return tuple(said)
 
 
-def leftovers(cluster: Cluster, run_id: str | None = None) -> tuple[str, ...]:
-    """The namespaces that runs of gpuproof (or one run) made and that are still there; raises `ClusterError`."""
-    selector = f"{MANAGED_BY}=gpuproof" + (f",{RUN_LABEL}={run_id}" if run_id else "")
-    listing = cluster.list_objects(NAMESPACES, label_selector=selector)
-    return tuple(raw.text(item, "metadata", "name") for item in listing.items)
-
-
-def clean(
-    cluster: Cluster, *, older_than: timedelta = timedelta(0), deadline_s: float = 120.0, now: datetime | None = None
-) -> tuple[Cleanup, ...]:
-    """Delete every namespace that a run of gpuproof made and that is at least `older_than` old.
-
-    Raises `ClusterError` when they cannot be listed.
+def leftovers(
+    cluster: Cluster,
+    run_id: str | None = None,
+    *,
+    older_than: timedelta = timedelta(0),
+    now: datetime | None = None,
+) -> tuple[str, ...]:
     """
+    The namespaces that runs of gpuproof (or one run) made, at least `older_than` ago, and that are still there.
+
+    One whose age cannot be told is not among them where an age is asked for. Raises `ClusterError`.
+    """
+    selector = f"{MANAGED_BY}=gpuproof" + (f",{RUN_LABEL}={run_id}" if run_id else "")
     limit = (now or datetime.now(UTC)) - older_than
-    listing = cluster.list_objects(NAMESPACES, label_selector=f"{MANAGED_BY}=gpuproof")
-    names = [raw.text(item, "metadata", "name") for item in listing.items if _made_before(item, limit)]
-    return tuple(delete_namespace(cluster, name, deadline_s) for name in names)
+    items = cluster.list_objects(NAMESPACES, label_selector=selector).items
+    return tuple(raw.text(item, "metadata", "name") for item in items if not older_than or _made_before(item, limit))
 
 
 def _made_before(namespace: raw.Raw, limit: datetime) -> bool:

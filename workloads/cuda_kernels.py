@@ -11,17 +11,6 @@ from typing import Any, List
 from workloads.cuda_driver import Driver
 
 BLOCK = 256
-_MIX = """
-    add.u32 %r4, %r3, %r2;
-    shr.u32 %r5, %r4, 16;
-    xor.b32 %r4, %r4, %r5;
-    mul.lo.u32 %r4, %r4, 2146121005;
-    shr.u32 %r5, %r4, 15;
-    xor.b32 %r4, %r4, %r5;
-    mul.lo.u32 %r4, %r4, 2221713035;
-    shr.u32 %r5, %r4, 16;
-    xor.b32 %r4, %r4, %r5;
-"""
 _INDEX = """
     mov.u32 %r0, %ctaid.x;
     mov.u32 %r1, %ntid.x;
@@ -32,13 +21,7 @@ _INDEX = """
     mov.u32 %r0, %nctaid.x;
     mul.wide.u32 %d2, %r0, %r1;
 """
-PTX = (
-    """
-.version 6.4
-.target sm_50
-.address_size 64
-
-.visible .entry fill32(.param .u64 memory, .param .u64 words, .param .u32 seed)
+_OF_WORDS = """
 {
     .reg .pred %p<2>;
     .reg .b32 %r<8>;
@@ -48,8 +31,7 @@ PTX = (
     ld.param.u64 %d3, [words];
     ld.param.u32 %r2, [seed];
 """
-    + _INDEX
-    + """
+_EACH_WORD = """
 NEXT:
     setp.ge.u64 %p0, %d1, %d3;
     @%p0 bra DONE;
@@ -57,11 +39,31 @@ NEXT:
     shr.u64 %d4, %d1, 32;
     cvt.u32.u64 %r5, %d4;
     mad.lo.u32 %r3, %r5, 2654435761, %r3;
-"""
-    + _MIX
-    + """
+    add.u32 %r4, %r3, %r2;
+    shr.u32 %r5, %r4, 16;
+    xor.b32 %r4, %r4, %r5;
+    mul.lo.u32 %r4, %r4, 2146121005;
+    shr.u32 %r5, %r4, 15;
+    xor.b32 %r4, %r4, %r5;
+    mul.lo.u32 %r4, %r4, 2221713035;
+    shr.u32 %r5, %r4, 16;
+    xor.b32 %r4, %r4, %r5;
     shl.b64 %d4, %d1, 2;
     add.u64 %d4, %d0, %d4;
+"""
+"""The head of the loop over a thread's words: what belongs into the next of them (r4), and where it is (d4)."""
+PTX = (
+    """
+.version 6.4
+.target sm_50
+.address_size 64
+
+.visible .entry fill32(.param .u64 memory, .param .u64 words, .param .u32 seed)
+"""
+    + _OF_WORDS
+    + _INDEX
+    + _EACH_WORD
+    + """
     st.global.u32 [%d4], %r4;
     add.u64 %d1, %d1, %d2;
     bra NEXT;
@@ -70,32 +72,16 @@ DONE:
 }
 
 .visible .entry verify32(.param .u64 memory, .param .u64 words, .param .u32 seed, .param .u64 wrong)
-{
-    .reg .pred %p<2>;
-    .reg .b32 %r<8>;
-    .reg .b64 %d<8>;
-    ld.param.u64 %d0, [memory];
-    cvta.to.global.u64 %d0, %d0;
-    ld.param.u64 %d3, [words];
-    ld.param.u32 %r2, [seed];
+"""
+    + _OF_WORDS
+    + """
     ld.param.u64 %d5, [wrong];
     cvta.to.global.u64 %d5, %d5;
     mov.u64 %d6, 0;
 """
     + _INDEX
+    + _EACH_WORD
     + """
-NEXT:
-    setp.ge.u64 %p0, %d1, %d3;
-    @%p0 bra DONE;
-    cvt.u32.u64 %r3, %d1;
-    shr.u64 %d4, %d1, 32;
-    cvt.u32.u64 %r5, %d4;
-    mad.lo.u32 %r3, %r5, 2654435761, %r3;
-"""
-    + _MIX
-    + """
-    shl.b64 %d4, %d1, 2;
-    add.u64 %d4, %d0, %d4;
     ld.global.u32 %r7, [%d4];
     setp.ne.u32 %p1, %r7, %r4;
     @%p1 add.u64 %d6, %d6, 1;

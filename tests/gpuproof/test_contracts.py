@@ -30,7 +30,7 @@ COMMANDS = {
     "explain": {"--profile", "--private-checks"},
     "sim": set(),
     "selftest": {"--only", "--jobs"},
-    "clean": {"--context", "--kubeconfig", "--in-cluster", "--run", "--yes"},
+    "clean": {"--context", "--kubeconfig", "--in-cluster", "--run", "--older-than", "--yes"},
 }  # fmt: skip
 
 

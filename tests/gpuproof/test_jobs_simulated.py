@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
-from gpuproof.jobs import Result, Visited, clean
-from gpuproof.run_namespace import delete_namespace
+from gpuproof.jobs import Result, Visited
+from gpuproof.run_namespace import delete_namespace, leftovers
 from tests.simulated import PATIENT, failures, simulated, visited
 
 
@@ -50,7 +49,7 @@ def test_a_black_hole_costs_no_other_node_its_visit() -> None:
         assert summary.requests <= 15
 
 
-def test_an_interrupt_ends_the_pods_and_clean_finds_the_namespace() -> None:
+def test_an_interrupt_ends_the_pods_and_its_namespace_is_found() -> None:
     with simulated("light-4") as sim:
         stop = threading.Event()
         timer = threading.Timer(1.0, stop.set)
@@ -59,8 +58,8 @@ def test_an_interrupt_ends_the_pods_and_clean_finds_the_namespace() -> None:
         timer.join()
         assert set(failures(results).values()) == {"interrupted"}
         assert summary.left == ()
-        (done,) = clean(sim.cluster, older_than=timedelta(0), deadline_s=30)
-        assert (done.namespace, done.deleted) == ("gpuproof-r1", True)
+        assert leftovers(sim.cluster) == ("gpuproof-r1",)
+        assert delete_namespace(sim.cluster, "gpuproof-r1", 30).deleted
         assert sim.pods().items == ()
 
 

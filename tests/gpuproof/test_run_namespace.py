@@ -11,7 +11,7 @@ import pytest
 
 from gpuproof.cluster.backoff import Patience
 from gpuproof.cluster.kube import KubeCluster, connect
-from gpuproof.run_namespace import RunNamespace, clean, delete_namespace
+from gpuproof.run_namespace import RunNamespace, delete_namespace, leftovers
 from tests.gpuproof.cluster import rude_server as rude
 
 PATH = "/api/v1/namespaces"
@@ -93,11 +93,12 @@ def test_an_unreachable_cluster_is_said_not_raised(server: rude.RudeServer, clus
     assert "etcd is away" in done.left[0]
 
 
-def test_clean_takes_old_ones_only(server: rude.RudeServer, cluster: KubeCluster) -> None:
+def test_what_is_left_of_old_runs_only(server: rude.RudeServer, cluster: KubeCluster) -> None:
     young = namespace("young")
     young["metadata"]["creationTimestamp"] = "2026-01-01T02:00:00Z"
     undated = {"metadata": {"name": "undated"}}
     server.on(PATH, rude.answer({"kind": "NamespaceList", "metadata": {}, "items": [namespace("old"), young, undated]}))
-    done = clean(cluster, older_than=timedelta(hours=1), now=datetime(2026, 1, 1, 2, 30, tzinfo=UTC))
-    assert [entry.namespace for entry in done] == ["old"]
+    now = datetime(2026, 1, 1, 2, 30, tzinfo=UTC)
+    assert leftovers(cluster, older_than=timedelta(hours=1), now=now) == ("old",)
+    assert leftovers(cluster, now=now) == ("old", "young", "undated")
     assert server.asked[0][2]["labelSelector"] == "app.kubernetes.io/managed-by=gpuproof"

@@ -17,7 +17,7 @@ from gpuproof.cluster.kube import KubeCluster, connect
 from gpuproof.cluster.port import CONFIG_MAPS, JOBS, NAMESPACES, NODES, PODS, ClusterError
 from gpuproof.failure import Reason
 from gpuproof.inventory import read_inventory
-from gpuproof.run_namespace import clean, leftovers
+from gpuproof.run_namespace import leftovers
 from tests.gpuproof.cluster import rude_server as rude
 
 NODES_PATH = "/api/v1/nodes"
@@ -164,7 +164,6 @@ def test_an_empty_answer_has_neither_made_nor_deleted_anything(
         lambda: cluster.delete(NAMESPACES, "ns"),
         lambda: cluster.get(NAMESPACES, "ns"),
         lambda: leftovers(cluster),
-        lambda: clean(cluster),
     ):
         with pytest.raises(ClusterError, match="answer is not"):
             call()
@@ -191,13 +190,13 @@ def test_a_server_that_is_gone_costs_all_patience_once(server: rude.RudeServer, 
     nowhere = connect(kubeconfig=path, patience=Patience(first_s=0.05, longest_s=0.2, give_up_s=1.0))
     with pytest.raises(ClusterError):
         nowhere.server_version()
-    attempts, started = nowhere.counters.requests, time.monotonic()
+    attempts = nowhere.counters.requests
     for _ in range(3):
         with pytest.raises(ClusterError) as caught:
             nowhere.delete(JOBS, "j", namespace="ns")
         assert caught.value.reason is Reason.CLUSTER_UNREACHABLE
+    # Asked once each: with patience left there would be more.
     assert nowhere.counters.requests == attempts + 3
-    assert time.monotonic() - started < 0.9
     nowhere.close()
 
 
