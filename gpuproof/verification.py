@@ -22,7 +22,7 @@ from gpuproof.profile_error import ProfileError
 from gpuproof.record import RecordError, read_record
 from gpuproof.rejudging import contradictions, day_of
 from gpuproof.report import RunView
-from gpuproof.report.tables import holds_parquet, can_write_parquet
+from gpuproof.report.tables import can_write_parquet, holds_parquet
 from gpuproof.report.wording import plural, visible
 from gpuproof.report.write import PARQUET, RENDERED
 from gpuproof.run_folder import RECORD

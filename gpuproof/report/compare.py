@@ -121,8 +121,8 @@ def compare(before: Sequence[RunView], after: RunView, judging: Judging | None =
     worse = [*_verdict_reasons(verdicts, "newly failing"), *worse]
     unclear = [*_unlike(before, after, metrics), *_verdict_reasons(verdicts, "no longer passing", "no longer run")]
     judged = {(limit.check, limit.metric) for limit in before[-1].limits.values() if limit.severity != "record_only"}
-    unclear += [_metric_reason(m) for m in metrics if m.movement == "too few"]
-    # What no limit speaks about may be a table of what was found: it comes and goes with what there is.
+    # What no limit speaks about comes and goes with what there is, and the noise of one value is unknown: it is shown.
+    unclear += [_metric_reason(m) for m in metrics if m.movement == "too few" and (m.check, m.metric) in judged]
     gone = [m for m in metrics if m.movement == "no longer measured" and (m.check, m.metric) in judged]
     unclear += [_metric_reason(m) for m in gone]
     better = [

@@ -71,16 +71,21 @@ def _pack(view: RunView, check: CheckView, subject: SubjectView, created: Sequen
 
 def reproduction(created: Sequence[Mapping[str, Any]], check: str, hostname: str | None) -> list[dict[str, Any]]:
     """
-    Return a namespace, the programs and the check's first Job as the run created them, to be applied by kubectl; with
-    `hostname` the Job is one pod on that node. Empty where the run created no Job for the check.
+    Return a namespace, what the check's first Job mounts and finds its peers by, and that Job as the run created it, to
+    be applied by kubectl; with `hostname` the Job is one pod on that node. Empty where the run created no Job for the
+    check, or one that needs a Secret: what a Secret held is in no folder.
     """
     jobs = [o for o in created if o.get("kind") == "Job" and _labels(o).get("gpuproof.dev/check") == check]
     if not jobs:
         return []
-    wanted = set(re.findall(r"name: (sources-[a-z0-9-]+)", yaml.dump(jobs[0], Dumper=_DUMPER)))
-    sources = [o for o in created if o.get("kind") == "ConfigMap" and (o.get("metadata") or {}).get("name") in wanted]
+    text_of_job = yaml.dump(jobs[0], Dumper=_DUMPER)
+    if "secretName: " in text_of_job:
+        return []
+    wanted = set(re.findall(r"(?:name|claimName|subdomain): ([a-z0-9.-]+)", text_of_job))
+    kinds = ("ConfigMap", "PersistentVolumeClaim", "Service")
+    needed = [o for o in created if o.get("kind") in kinds and (o.get("metadata") or {}).get("name") in wanted]
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    return [namespace, *(_moved(source) for source in sources), _on_node(_moved(jobs[0]), hostname)]
+    return [namespace, *(_moved(each) for each in needed), _on_node(_moved(jobs[0]), hostname)]
 
 
 def _labels(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -132,7 +137,7 @@ def _readme(view: RunView, check: CheckView, subject: SubjectView, objects: Sequ
         *_evidence(subject),
         "## Repeat it",
         "",
-        *_commands(objects),
+        *(_commands(objects) if objects else _by_gpuproof(check.name, bool(pods))),
         "",
         f"Next, {step[0]}: {text(step[1])} All of the run is in record.jsonl, two folders up.",
     ]
@@ -177,18 +182,34 @@ def _evidence(subject: SubjectView) -> list[str]:
 
 
 def _commands(objects: Sequence[Mapping[str, Any]]) -> list[str]:
-    if not objects:
-        return ["No pod was needed to see it: the API itself says so (`kubectl get nodes -o yaml`)."]
-    job = str(objects[-1]["metadata"]["name"])
-    message = '{.items[0].status.containerStatuses[?(@.name=="measure")].state.terminated.message}'
+    job, pods = str(objects[-1]["metadata"]["name"]), int(objects[-1]["spec"].get("completions") or 1)
+    message = '{.items[*].status.containerStatuses[?(@.name=="measure")].state.terminated.message}'
+    several = [
+        f"These are the {pods} pods as the run created them; what the run did to them meanwhile is not repeated."
+    ]
     return [
         "The pod measures and judges nothing: compare its numbers with the ones promised above.",
+        *(several if pods > 1 else []),
         "",
         "```console",
         "$ kubectl apply -f reproduce.yaml",
         f"$ kubectl -n {NAMESPACE} logs -f --pod-running-timeout=5m job/{job} -c measure",
         f"$ kubectl -n {NAMESPACE} get pods -o jsonpath='{message}'",
         f"$ kubectl delete namespace {NAMESPACE}",
+        "```",
+    ]
+
+
+def _by_gpuproof(check: str, seen_by_pods: bool) -> list[str]:
+    if not seen_by_pods:
+        return ["No pod was needed to see it: the API itself says so (`kubectl get nodes -o yaml`)."]
+    return [
+        "Its pods wait for orders that the run signs, or read a Secret, or are those of another check's Job: kubectl",
+        "alone cannot repeat it. With the profile in ../../profile it is one command, which asks this check and what",
+        "it needs to pass first:",
+        "",
+        "```console",
+        f"$ gpuproof run --profile PROFILE --context CLUSTER --only {check}",
         "```",
     ]
 

@@ -96,7 +96,7 @@ def _typed(view: RunView) -> pd.DataFrame:
             table[column] = table[column].astype("bool")
         else:
             # A word for what is not known: a column of one type is what every reader of parquet takes.
-            texts = ["" if value is None or value != value else str(value) for value in table[column]]
+            texts = ["" if pd.isna(value) else str(value) for value in table[column]]
             table[column] = pd.array([visible(text, keep_newlines=False) for text in texts], dtype="object")
     return table
 

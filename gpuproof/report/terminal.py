@@ -156,7 +156,7 @@ class Progress:
         planned = len(self._planned) or len(self._done)
         self._plain(Text(f"[{len(self._done):>{len(str(planned))}}/{planned}] ") + text)
         if line.get("verdict") != "PASS":
-            self._last = [*self._last, text][-_LAST_SHOWN:]
+            self._last = [*self._last, _one_line(text)][-_LAST_SHOWN:]
 
     def _plain(self, text: Text) -> None:
         if self._live is None and not self._quiet:
@@ -170,20 +170,26 @@ class Progress:
     def _drawn(self) -> RenderableType:
         planned, done = len(self._planned), len(self._done)
         elapsed = (self._clock() - self._started).total_seconds()
-        head = Table.grid(padding=(0, 2))
-        head.add_row(self._title, Text(self._phase, "bold"))
+        # Every line fits into 80 columns: a panel that wraps jumps about as its numbers grow.
+        phase = Text.assemble((self._phase, "bold"), (f"   {duration(elapsed)} gone{self._left(elapsed)}", "dim"))
         bar = Table.grid(padding=(0, 2))
         bar.add_row(
-            ProgressBar(total=max(planned, 1), completed=done, width=40),
+            ProgressBar(total=max(planned, 1), completed=done, width=36),
             Text(f"{done} of {planned} answered, {len(self._measured)} measured"),
-            Text(f"{duration(elapsed)} gone{self._left(elapsed)}", "dim"),
         )
-        return Group(head, bar, _counts(Counter(self._done.values())), *self._last)
+        return Group(_one_line(self._title), phase, bar, _counts(Counter(self._done.values())), *self._last)
 
     def _left(self, elapsed_s: float) -> str:
         if self._deadline_s is None:
             return ""
         return f", at most {duration(max(0.0, self._deadline_s - elapsed_s))} left"
+
+
+def _one_line(text: Text) -> Text:
+    """Return the text cut with an ellipsis where the terminal is too narrow for it; the report has all of it."""
+    cut = text.copy()
+    cut.no_wrap, cut.overflow = True, "ellipsis"
+    return cut
 
 
 def _beside_capture(console: Console) -> tuple[Console, TextIO | None]:

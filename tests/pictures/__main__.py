@@ -79,7 +79,9 @@ def _refresh_example(run: Path) -> None:
         if source.is_dir():
             shutil.copytree(source, EXAMPLE / name)
         elif source.exists():
-            shutil.copyfile(source, EXAMPLE / name)
+            text = source.read_text(encoding="utf-8")
+            # Where the run lay on the machine that made it is nobody's business.
+            (EXAMPLE / name).write_text(text.replace(str(run), f"reports/{run.name}"), encoding="utf-8")
     sys.stdout.write(
         f"{EXAMPLE}: {sum(path.stat().st_size for path in EXAMPLE.rglob('*') if path.is_file())} bytes" + "\n"
     )

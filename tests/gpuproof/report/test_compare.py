@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,14 @@ def test_the_command_writes_page_json_and_markdown_and_says_what_changed(
     assert len(document["costs"][0]["each"]) == 2
     with pytest.raises(LaunchError, match="holds no run"):
         compare_runs([runs["first"], tmp_path], None, None, Judging())
+
+
+def test_the_example_of_prices_in_the_docs_names_what_the_suite_measures() -> None:
+    prices = read_prices(Path("docs/prices.example.toml"))
+    profile = tomllib.loads(Path("thresholds/h100-sxm-8x-ib400.toml").read_text(encoding="utf-8"))
+    limits = profile["limit"]
+    measured = {(check, x.get("metric")) for x in limits for check in (x["check"], *x.get("also", ()))}
+    assert {(unit.check, unit.metric) for unit in prices.unit} <= measured
 
 
 def test_costs_of_useful_units() -> None:

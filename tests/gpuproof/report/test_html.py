@@ -280,13 +280,18 @@ def test_five_thousand_failures_with_two_hundred_megabytes_of_logs_stay_a_page_o
     assert "record.jsonl beside this page has the full text" in html
 
 
-def test_a_thousand_nodes_of_eight_gpus_stay_below_five_megabytes_and_five_seconds() -> None:
-    lines = synthetic.run(1_024, gpus=8, short=["gpu-77"])
+@pytest.mark.parametrize(("nodes", "gpus", "subjects"), [(1_024, 8, 2_048), (4_096, 2, 8_192)])
+def test_a_large_fleet_stays_below_five_megabytes_and_its_failure_comes_first(
+    nodes: int, gpus: int, subjects: int
+) -> None:
+    view = RunView.from_record(synthetic.run(nodes, gpus=gpus, short=["gpu-77"]))
     started = time.process_time()
-    html = render_html(RunView.from_record(lines))
+    html = render_html(view)
 
-    assert len(html.encode()) < 5_000_000
     assert time.process_time() - started < 8
+    assert len(view.subjects) == subjects
+    assert len(html.encode()) < 5_000_000
+    assert "gpu-77" in first_screen(html)
 
 
 def test_few_subjects_with_many_limits_get_a_row_a_limit() -> None:

@@ -152,6 +152,36 @@ def test_a_dispute_pack_repeats_the_run_s_own_job_on_that_node() -> None:
     assert "affinity" in JOB["spec"]["template"]["spec"]
 
 
+def test_a_pack_brings_what_the_job_mounts_and_finds_its_peers_by() -> None:
+    job = json.loads(json.dumps(JOB))
+    job["spec"]["template"]["spec"] |= {"subdomain": "peers"}
+    job["spec"]["template"]["spec"]["volumes"].append({"persistentVolumeClaim": {"claimName": "claim-shared"}})
+    others = [
+        {"kind": kind, "metadata": {"name": name}}
+        for kind, name in (
+            ("Service", "peers"),
+            ("Service", "others"),
+            ("PersistentVolumeClaim", "claim-shared"),
+            ("PersistentVolumeClaim", "claim-other"),
+        )
+    ]
+    objects = dispute.reproduction([SOURCES, *others, job], "gpu_inventory", None)
+    assert [o["metadata"]["name"] for o in objects] == [dispute.NAMESPACE, "sources-x", "peers", "claim-shared", "j-1"]
+    assert objects[-1]["spec"]["completions"] == 4
+
+
+def test_a_pack_whose_job_needs_a_secret_says_that_kubectl_alone_cannot_repeat_it() -> None:
+    job = json.loads(json.dumps(JOB))
+    job["spec"]["template"]["spec"]["volumes"].append({"secret": {"secretName": "gang"}})
+    lines = synthetic.run(4, short=["gpu-1"])
+    seen = next(line for line in lines if line["event"] == "measurement" and line["subject"] == "gpu-2")
+    run = view([*lines[:-2], {**seen, "subject": "gpu-1"}, *lines[-2:]])
+    (pack,) = dispute.packs(run, [SOURCES, job])
+    assert list(pack.files) == ["README.md"]
+    assert "gpuproof run --profile PROFILE --context CLUSTER --only gpu_inventory" in pack.files["README.md"]
+    assert "No pod was needed" in dispute.packs(view(lines), [SOURCES, job])[0].files["README.md"]
+
+
 def test_every_reason_of_a_failure_has_a_next_step_of_its_own() -> None:
     script = Script()
     synthetic.begin(script, [str(reason) for reason in FAILURE_VERDICTS])
