@@ -198,7 +198,7 @@ def judge_scope(
     covered = sum(oldest <= day <= today for day in visited.values())
     reasons = []
     if wanted < 1 or covered < wanted:
-        reasons.append(f"the scope is {text}, and {covered} were covered")
+        reasons.append(f"the scope is {text}, and {covered} of them answered every required check")
     if narrowed:
         reasons.append(f"the run was narrowed ({narrowed}), so it cannot speak for its whole scope")
     return ScopeResult(text, not reasons, tuple(reasons))
