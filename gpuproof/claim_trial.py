@@ -1,4 +1,5 @@
-"""Tries every storage of the profile once: a claim is made, bound, looked at and deleted, and its volume must go too.
+"""Tries every storage of the profile once: a claim is made, bound, looked at, asked to grow where the profile says so,
+and deleted, and its volume must go too.
 
 It must not know a limit or a verdict, or what is ever written to a volume.
 """
@@ -11,17 +12,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from gpuproof.claim_expansion import ClaimExpansion, last_event
 from gpuproof.cluster import raw
-from gpuproof.cluster.port import CLAIMS, EVENTS, STORAGE_CLASSES, VOLUMES, Cluster, ClusterError, Resource
+from gpuproof.cluster.port import CLAIMS, STORAGE_CLASSES, VOLUMES, Cluster, ClusterError, Resource
 from gpuproof.cluster.raw import Raw
 from gpuproof.manifests import Renderer
+from gpuproof.quantities import quantity
 from workloads.contract import Fact, Measurement, Sample
 
 WORKLOAD = "claim_trial"
 """The name under which it is recorded; no program of that name runs in a pod."""
 
-_FACTORS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
-_FACTORS |= {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _WAITS = "WaitForFirstConsumer"
 
 
@@ -37,13 +38,19 @@ class ClaimTrial:
     facts: dict[str, Fact] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
     other_modes: list[str] = field(default_factory=list)
+    expansion: ClaimExpansion = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.expansion = ClaimExpansion(self.cluster, self.renderer.namespace, self.wait, self.clock)
 
     def run(self) -> Measurement:
-        """Seconds until bound (infinite: never), share of the size that is offered, access modes, volumes left."""
+        """Seconds until bound and until grown (infinite: never), shares of the sizes offered, modes, volumes left."""
         for name in self.renderer.storage:
             self._try(name)
         self.facts["claim_trouble"] = "; ".join(self.troubles) or "none"
         self.facts["claim_access_modes"] = "; ".join(self.other_modes) or "as asked for"
+        self.facts |= self.expansion.facts()
+        self.samples += self.expansion.samples
         return Measurement(
             WORKLOAD, self.renderer.run_id, "", "", 1, 1, samples=tuple(self.samples), facts=dict(self.facts)
         )
@@ -56,14 +63,17 @@ class ClaimTrial:
         made = self.cluster.create(CLAIMS, body, namespace=self.renderer.namespace)
         # Such a class binds only for a pod: the claim that the run's own pods mount has to speak for it.
         waits = raw.text(storage_class, "volumeBindingMode") == _WAITS
-        shown = self._existing(f"claim-{name}") if waits else self._wait(CLAIMS, made, _is_bound)
+        shown = self._existing(f"claim-{name}") if waits else self.wait(CLAIMS, made, _is_bound)
         bound = shown is not None and _is_bound(shown)
         if not waits:
             self._add("claim_bound", self.clock() - began if bound else math.inf, "s", name)
         if not bound:
-            self.troubles.append(f"{name}: {self._trouble(body['metadata']['name'])}")
+            said = last_event(self.cluster, self.renderer.namespace, body["metadata"]["name"])
+            self.troubles.append(f"{name}: {said or 'no event says why it is not bound'}")
         if shown is not None and bound:
             self._look(name, shown)
+            if self.renderer.storage[name].expands_to:
+                self.expansion.ask(self.renderer.storage[name], shown)
         gone = self._delete(f"trial-{name}", "" if waits or not shown else raw.text(shown, "spec", "volumeName"))
         self._add("volumes_left", 0.0 if gone else 1.0, "count", name)
 
@@ -86,9 +96,9 @@ class ClaimTrial:
 
     def _gone(self, kind: Resource, name: str, namespace: str | None) -> bool:
         there = self._existing(name, kind, namespace)
-        return there is None or self._wait(kind, there, lambda _: False) is None
+        return there is None or self.wait(kind, there, lambda _: False) is None
 
-    def _wait(self, kind: Resource, obj: Raw, ready: Callable[[Raw], bool]) -> Raw | None:
+    def wait(self, kind: Resource, obj: Raw, ready: Callable[[Raw], bool]) -> Raw | None:
         """Watch one object until it is ready, is gone (None), or time is up; as it was last seen."""
         name, namespace = raw.text(obj, "metadata", "name"), raw.text(obj, "metadata", "namespace")
         watch = self.cluster.watch(
@@ -124,22 +134,8 @@ class ClaimTrial:
         wanted = self.renderer.storage[name].storage_class
         return self._existing(wanted, STORAGE_CLASSES, None) or {}
 
-    def _trouble(self, claim: str) -> str:
-        """What the last event about the claim says; why it is not bound stands nowhere else."""
-        selector = f"involvedObject.name={claim}"
-        events = self.cluster.list_objects(EVENTS, namespace=self.renderer.namespace, field_selector=selector).items
-        said = [f"{raw.text(event, 'reason')}: {raw.text(event, 'message')}" for event in events]
-        return said[-1][:300] if said else "no event says why it is not bound"
-
     def _add(self, metric: str, value: float, unit: str, storage: str) -> None:
         self.samples.append(Sample(metric, value, unit, {"storage": storage}))
-
-
-def quantity(text: str) -> int | None:
-    """A whole Kubernetes quantity of bytes, e.g. "256Mi"; None where it is none."""
-    digits = text.rstrip("KMGTPik")
-    factor = _FACTORS.get(text[len(digits) :])
-    return int(digits) * factor if factor and digits.isascii() and digits.isdigit() else None
 
 
 def _is_bound(claim: Raw) -> bool:

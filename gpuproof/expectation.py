@@ -184,7 +184,8 @@ class Storage:
     """
     One storage of the profile's `[storage.NAME]`: what a claim in the run's namespace asks for, and what it is for.
 
-    `size` is a Kubernetes quantity with a binary unit, e.g. "64Gi". `purpose` is shown and never judged.
+    `size` is a Kubernetes quantity with a binary unit, e.g. "64Gi"; so is `expands_to`, the size that a bound claim is
+    asked to grow to ("": it is not asked). `purpose` is shown and never judged.
     """
 
     name: str
@@ -192,6 +193,7 @@ class Storage:
     size: str
     access_mode: str
     purpose: str = ""
+    expands_to: str = ""
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,9 @@ from gpuproof.limits import (
 )
 from gpuproof.profile_error import Loc, ProfileError, Source, describe, nearest
 from gpuproof.profile_limits import LimitKey, limit_key, read_limit
-from gpuproof.profile_model import CanaryTable, ClusterTable, ProfileFile, PrometheusTable, ShareTable
+from gpuproof.profile_model import CanaryTable, ClusterTable, ProfileFile, PrometheusTable, ShareTable, StorageTable
 from gpuproof.profile_rdma import read_rdma
+from gpuproof.quantities import quantity
 
 MAX_WAIVER_DAYS = 366
 """An exception that lasts longer is a change of the profile and belongs there."""
@@ -337,8 +338,20 @@ def merge_workloads(chain: Chain, checks: Mapping[str, CheckState]) -> Mapping[s
 
 
 def merge_storage(chain: Chain) -> Mapping[str, Storage]:
-    """Return the storages by name; a later file replaces a whole table."""
-    return {name: Storage(name=name, **table.model_dump()) for _, file in chain for name, table in file.storage.items()}
+    """Return the storages by name; a later file replaces a whole table. Raises ProfileError."""
+    return {name: _read_storage(source, name, table) for source, file in chain for name, table in file.storage.items()}
+
+
+def _read_storage(source: Source, name: str, table: StorageTable) -> Storage:
+    grown = table.expands_to or ""
+    if grown and (quantity(grown) or 0) <= (quantity(table.size) or 0):
+        raise source.error(
+            ("storage", name, "expands_to"),
+            expected=f"more than size, which is {describe(table.size)}: a claim can only grow",
+            actual=describe(grown),
+            next_step="name a larger size, or leave expands_to out: then no claim is asked to grow",
+        )
+    return Storage(name, table.storage_class, table.size, table.access_mode, table.purpose, grown)
 
 
 def merge_deadlines(chain: Chain, top: Source) -> Deadlines:

@@ -221,13 +221,17 @@ class LimitTable(Table):
         return self.metric or self.fact or ""
 
 
+ClaimSize = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]*(Mi|Gi|Ti|Pi)$")]
+
+
 class StorageTable(Table):
     """`[storage.NAME]`: a claim that checks mount; NAME is what a workload's POD calls it."""
 
     storage_class: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$")]
-    size: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]*(Mi|Gi|Ti|Pi)$")]
+    size: ClaimSize
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod", "ReadOnlyMany"]
     purpose: str = ""
+    expands_to: ClaimSize | None = None
 
 
 StorageName = Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]{0,40}[a-z0-9])?$")]

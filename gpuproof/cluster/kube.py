@@ -96,8 +96,11 @@ class KubeCluster:
 
     def annotate(self, resource: Resource, name: str, annotations: Mapping[str, str], *, namespace: str) -> raw.Raw:
         """By a merge patch, which may be repeated as often as need be."""
+        return self.patch(resource, name, {"metadata": {"annotations": dict(annotations)}}, namespace=namespace)
+
+    def patch(self, resource: Resource, name: str, body: Mapping[str, Any], *, namespace: str | None = None) -> raw.Raw:
+        """A merge patch."""
         path = resource.path(namespace, name)
-        body = {"metadata": {"annotations": dict(annotations)}}
         return an_object(self._json("PATCH", path, body=body), "PATCH " + path)
 
     def delete(

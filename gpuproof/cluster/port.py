@@ -158,6 +158,10 @@ class Cluster(Protocol):
         """Set annotations of an object and leave all else as it is."""
         ...
 
+    def patch(self, resource: Resource, name: str, body: Mapping[str, Any], *, namespace: str | None = None) -> Raw:
+        """Merge `body` into the object (RFC 7386); repeated after a lost answer."""
+        ...
+
     def delete(self, resource: Resource, name: str, *, namespace: str | None = None, grace_s: int | None = None) -> Raw:
         """Delete it and what it owns, in the background; an absent object is no error and answers {}."""
         ...

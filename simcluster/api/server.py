@@ -17,6 +17,7 @@ from simcluster.api.auth import bootstrap
 from simcluster.api.auth.escalation import Escalation
 from simcluster.api.auth.rbac import Authorizer
 from simcluster.api.auth.tokens import TokenTable
+from simcluster.api.claimresize import ClaimResize
 from simcluster.api.client import InProcessClient
 from simcluster.api.custom import CustomKinds
 from simcluster.api.kinds import KindTable
@@ -62,6 +63,7 @@ class ApiServer:
             References(self.resources),
             LimitRanger(self.resources),
             ServiceAddresses(),
+            ClaimResize(self.resources),
             validate,
             PodSecurity(self.resources),
             QuotaAdmission(self.resources),

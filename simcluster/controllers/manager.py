@@ -24,6 +24,7 @@ from simcluster.controllers.scheduler.controller import Scheduler
 from simcluster.controllers.serviceaccounts import ServiceAccounts
 from simcluster.controllers.ttl import TtlController
 from simcluster.controllers.volumes.binder import VolumeBinder
+from simcluster.controllers.volumes.resizer import VolumeResizer
 from simcluster.controllers.workloads.daemonset import DaemonSetController
 from simcluster.controllers.workloads.deployment import DeploymentController
 from simcluster.controllers.workloads.replicaset import ReplicaSetController
@@ -62,6 +63,7 @@ class ControllerManager:
             ReplicaSetController(client, timing, informers, recorder),
             DeploymentController(client, timing, informers, recorder),
             VolumeBinder(client, timing, informers, recorder),
+            VolumeResizer(client, timing, informers, recorder),
             QuotaController(client, timing, informers),
         ]
 

@@ -82,7 +82,7 @@ class ForbidJobPods:
 class ChangeStorageClass:
     """Makes a storage class other than it should be: an installation's mistake, or its provider's choice."""
 
-    def __init__(self, name: str, fields: Mapping[str, str], parameters: Mapping[str, str]) -> None:
+    def __init__(self, name: str, fields: Mapping[str, bool | str], parameters: Mapping[str, str]) -> None:
         self._name, self._fields, self._parameters = name, fields, parameters
 
     def __call__(self, resource: str, operation: Operation, obj: Object) -> Object:

@@ -189,7 +189,7 @@ class ChangeStorageClass(_Strict):
 
     do: Literal["change-storage-class"]
     storage_class: str
-    fields: dict[str, str] = {}
+    fields: dict[str, bool | str] = {}
     parameters: dict[str, str] = {}
 
 

@@ -110,6 +110,11 @@ class Claims:
         self._volumes[name] = Volume(name, storage_class, data, control, settings)
 
     def _on_volume(self, before: Object | None, after: Object | None) -> None:
+        if before is not None and after is not None and (there := self._volumes.get(after["metadata"]["name"])):
+            sizes = [int(parse(each["spec"]["capacity"]["storage"])) for each in (before, after)]
+            if sizes[1] > sizes[0]:
+                flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_REMOUNT
+                syscalls.mount("tmpfs", str(there.data), "tmpfs", flags, f"size={sizes[1]}")
         if after is None and before is not None:
             volume = self._volumes.pop(before["metadata"]["name"], None)
             if volume is not None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gpuproof.claim_trial import ClaimTrial, quantity
+from gpuproof.claim_trial import ClaimTrial
 from gpuproof.cluster.port import CLAIMS, EVENTS, STORAGE_CLASSES, VOLUMES, ClusterError, Listing, Resource, WatchEvent
 from gpuproof.cluster.raw import Raw
 from gpuproof.expectation import Storage
 from gpuproof.failure import Reason
 from gpuproof.manifests import PodSettings, Renderer
+from gpuproof.quantities import quantity
 from tests.gpuproof.toy_cluster import ToyCluster
 from workloads.contract import Measurement
 
@@ -83,8 +85,37 @@ def bound(**status: Any) -> Raw:
     }
 
 
-def tried(cluster: Storing) -> tuple[dict[str, float], Measurement]:
-    found = ClaimTrial(cluster, RENDERER, 5.0).run()
+class Growing(Storing):
+    """Such a cluster whose claim becomes `grown` when it is asked to grow, or is refused by `error`."""
+
+    def __init__(self, grown: Raw, error: ClusterError | None = None, permitted: bool = True) -> None:
+        super().__init__(bound())
+        self.grown, self.error, self.permitted = grown, error, permitted
+        self.there[VOLUMES, "pv-1"] = {"metadata": {"name": "pv-1"}, "spec": {"capacity": {"storage": "2Gi"}}}
+
+    def patch(self, resource: Resource, name: str, body: Mapping[str, Any], *, namespace: str | None = None) -> Raw:
+        assert (resource, name, namespace) == (CLAIMS, "trial-shared", "gpuproof-r1")
+        assert body == {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+        if self.error is not None:
+            raise self.error
+        before, self.claim = self.claim, self.grown
+        return before
+
+    def may(self, verb: str, resource: Resource, *, namespace: str | None = None) -> bool:
+        assert (verb, resource) == ("patch", CLAIMS)
+        return self.permitted
+
+
+GROWS = replace(RENDERER, storage={"shared": replace(RENDERER.storage["shared"], expands_to="2Gi")})
+NO_CLASS = ClusterError(Reason.FORBIDDEN, "HTTP 403: the storageclass must support resize", 403)
+
+
+def condition(kind: str) -> list[Raw]:
+    return [{"type": kind, "status": "True"}]
+
+
+def tried(cluster: Storing, renderer: Renderer = RENDERER) -> tuple[dict[str, float], Measurement]:
+    found = ClaimTrial(cluster, renderer, 5.0).run()
     assert all(sample.at == {"storage": "shared"} for sample in found.samples)
     return {sample.metric: sample.value for sample in found.samples}, found
 
@@ -93,7 +124,11 @@ def test_a_claim_that_is_bound_and_leaves_nothing() -> None:
     numbers, found = tried(Storing(bound()))
     assert numbers.pop("claim_bound") < 5
     assert numbers == {"claim_capacity_share": 1, "volumes_left": 0}
-    assert found.facts == {"claim_trouble": "none", "claim_access_modes": "as asked for"}
+    assert found.facts == {
+        "claim_trouble": "none",
+        "claim_access_modes": "as asked for",
+        "claim_expansion": "not asked for",
+    }
 
 
 def test_a_claim_that_is_never_bound_took_for_ever_and_says_why() -> None:
@@ -116,6 +151,60 @@ def test_a_volume_that_stays_is_counted() -> None:
 def test_a_class_that_binds_for_pods_only_is_looked_at_by_the_claim_that_pods_mount() -> None:
     numbers, _ = tried(Storing(bound(), mode="WaitForFirstConsumer", kept=True))
     assert numbers == {"claim_capacity_share": 1, "volumes_left": 0}
+
+
+@pytest.mark.parametrize(
+    ("grown", "share", "conditions"),
+    [
+        (bound(capacity={"storage": "2Gi"}), 1, "none seen"),
+        (bound(capacity={"storage": "1536Mi"}), 0.75, "none seen"),
+        (bound(conditions=condition("FileSystemResizePending")), 1, "shared: FileSystemResizePending"),
+    ],
+    ids=["grown", "grown by less", "its volume has grown"],
+)
+def test_a_claim_that_grows_says_how_far(grown: Raw, share: float, conditions: str) -> None:
+    numbers, found = tried(Growing(grown), GROWS)
+    assert numbers["claim_expanded"] < 5
+    assert numbers["claim_expanded_share"] == share
+    assert found.facts["claim_expansion"] == "as asked for"
+    assert found.facts["claim_expansion_conditions"] == conditions
+    assert numbers["volumes_left"] == 0
+
+
+@pytest.mark.parametrize(
+    ("cluster", "said"),
+    [
+        (Growing(bound(conditions=condition("Resizing"))), "shared: ProvisioningFailed: no such driver"),
+        (Growing(bound(), NO_CLASS), "shared: HTTP 403: the storageclass must support resize"),
+    ],
+    ids=["never", "refused"],
+)
+def test_a_claim_that_does_not_grow_took_for_ever_and_says_why(cluster: Growing, said: str) -> None:
+    numbers, found = tried(cluster, GROWS)
+    assert (numbers["claim_expanded"], numbers["claim_expanded_share"]) == (math.inf, 0.5)
+    assert found.facts["claim_expansion"] == said
+    assert numbers["volumes_left"] == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "permitted"),
+    [
+        (NO_CLASS, False),
+        (ClusterError(Reason.QUOTA_EXCEEDED, "exceeded quota", 403), True),
+        (ClusterError(Reason.CLUSTER_UNREACHABLE, "no answer"), True),
+    ],
+    ids=["the harness may not", "quota", "no answer"],
+)
+def test_what_is_no_answer_of_the_storage_is_an_error(error: ClusterError, permitted: bool) -> None:
+    with pytest.raises(ClusterError):
+        tried(Growing(bound(), error, permitted), GROWS)
+
+
+def test_a_claim_that_had_as_much_before_it_was_asked_proves_nothing() -> None:
+    numbers, found = tried(Storing(bound(capacity={"storage": "2Gi"})), GROWS)
+    assert not {"claim_expanded", "claim_expanded_share"} & set(numbers)
+    assert "claim_expansion" not in found.facts
+    assert "larger expands_to" in str(found.facts["claim_expansion_unproved"])
 
 
 @pytest.mark.parametrize(

@@ -407,6 +407,12 @@ CASES: dict[str, tuple[str, str, str]] = {
     "storage of no class": (STORAGE.replace('storage_class = "fast"\n', ""), "storage.shared.storage_class", "default"),
     "storage of a size without a unit": (STORAGE.replace("64Gi", "64"), "storage.shared.size", "binary unit"),
     "storage of no size": (STORAGE.replace("64Gi", "0Gi"), "storage.shared.size", "binary unit"),
+    "storage that expands to its size": (
+        STORAGE + 'expands_to = "65536Mi"\n',
+        "storage.shared.expands_to",
+        "only grow",
+    ),
+    "storage that expands to a word": (STORAGE + 'expands_to = "more"\n', "storage.shared.expands_to", "binary unit"),
     "storage of a blank class": (STORAGE.replace("fast", "not one"), "storage.shared.storage_class", "a storage class"),
     "storage of an unknown mode": (STORAGE.replace("WriteMany", "WriteAll"), "storage.shared.access_mode", "'ReadWr"),
     "misspelt key of a storage": (STORAGE.replace("size", "sise"), "storage.shared.sise", "did you mean size?"),

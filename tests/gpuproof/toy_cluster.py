@@ -192,6 +192,10 @@ class ToyCluster:
         """Nobody reads them."""
         return {}
 
+    def patch(self, resource: Resource, name: str, body: Mapping[str, Any], *, namespace: str | None = None) -> Raw:
+        """Nobody reads it."""
+        return {}
+
     def watch(
         self,
         resource: Resource,

@@ -11,6 +11,7 @@ from typing import Any
 
 from simcluster.api.errors import Cause, forbidden_value, invalid_value
 from simcluster.api.port import Object
+from simcluster.api.quantities import parse
 
 _POD_TEXT = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -27,6 +28,8 @@ def immutable(resource: str, old: Object, new: Object) -> list[Cause]:
         return _pod(old["spec"], new.get("spec") or {})
     if resource == "jobs.batch":
         return _job(old["spec"], new.get("spec") or {})
+    if resource == "persistentvolumeclaims":
+        return _claim(old, new)
     if resource in ("configmaps", "secrets"):
         return _frozen(resource, old, new)
     if resource in _SELECTORS:
@@ -106,6 +109,29 @@ def _job(old: Any, new: Any) -> list[Cause]:
     ]
     if old.get("template") != new.get("template") and not old.get("suspend"):
         causes.append(invalid_value("spec.template", _shown(new.get("template")), _IMMUTABLE))
+    return causes
+
+
+def _claim(old: Object, new: Object) -> list[Cause]:
+    causes: list[Cause] = []
+    before, after = copy.deepcopy(old.get("spec") or {}), copy.deepcopy(new.get("spec") or {})
+    capacity = ((old.get("status") or {}).get("capacity") or {}).get("storage", "0")
+    sizes = [((spec.get("resources") or {}).get("requests") or {}).get("storage", "0") for spec in (before, after)]
+    # What the controllers fill in once, and what a bound claim may ask for anew.
+    free = [name for name in ("volumeName", "storageClassName") if not before.get(name)]
+    for spec in (before, after):
+        for name in free:
+            spec.pop(name, None)
+        if (old.get("status") or {}).get("phase") == "Bound":
+            ((spec.get("resources") or {}).get("requests") or {}).pop("storage", None)
+    if before != after:
+        text = (
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+        )
+        causes.append(forbidden_value("spec", f"{text}\n{_difference(before, after)}"))
+    if parse(sizes[1]) < parse(sizes[0]) and parse(sizes[1]) <= parse(capacity):
+        text = "field can not be less than status.capacity"
+        causes.append(forbidden_value("spec.resources.requests.storage", text))
     return causes
 
 

@@ -38,7 +38,13 @@ PROVISIONERS: Final = {each.name: each for each in (SHARED, LOCAL)}
 
 
 def _storage_class(
-    name: str, provisioner: Provisioner, mode: str, *, default: bool, parameters: Mapping[str, str] | None = None
+    name: str,
+    provisioner: Provisioner,
+    mode: str,
+    *,
+    default: bool,
+    expands: bool = False,
+    parameters: Mapping[str, str] | None = None,
 ) -> Object:
     return {
         "apiVersion": "storage.k8s.io/v1",
@@ -48,6 +54,7 @@ def _storage_class(
         **({"parameters": dict(parameters)} if parameters else {}),
         "reclaimPolicy": "Delete",
         "volumeBindingMode": mode,
+        **({"allowVolumeExpansion": True} if expands else {}),
     }
 
 
@@ -58,6 +65,7 @@ STORAGE_CLASSES: Final = (
         SHARED,
         "Immediate",
         default=True,
+        expands=True,
         parameters={"read-mib-per-s": "400", "write-mib-per-s": "200"},
     ),
     # Where a site keeps its checkpoints apart from everything else.
@@ -66,6 +74,7 @@ STORAGE_CLASSES: Final = (
         SHARED,
         "Immediate",
         default=False,
+        expands=True,
         parameters={"read-mib-per-s": "400", "write-mib-per-s": "200"},
     ),
     _storage_class("local-rwo", LOCAL, WAIT, default=False),
@@ -90,6 +99,12 @@ def class_of(claim: Object, classes: Iterable[Object]) -> Object | None:
 def requested(claim: Object) -> str:
     """The storage a claim asks for, as text."""
     return str(((fields.spec(claim).get("resources") or {}).get("requests") or {}).get("storage", "0"))
+
+
+def given(claim: Object, storage_class: Object) -> str:
+    """The storage that a volume of this class has for such a claim, as text."""
+    share = float((storage_class.get("parameters") or {}).get("capacity-share", "1"))
+    return requested(claim) if share == 1 else str(int(amount("storage", requested(claim)) * share))
 
 
 def bound(claim: Object) -> bool:
@@ -130,10 +145,8 @@ def claim_reference(claim: Object) -> Object:
 def provisioned(claim: Object, storage_class: Object, provisioner: Provisioner) -> Object:
     """The volume that a provisioner makes for a claim; a local one is tied to the node that was selected."""
     name = f"pvc-{fields.uid(claim)}"
-    share = float((storage_class.get("parameters") or {}).get("capacity-share", "1"))
-    size = requested(claim) if share == 1 else str(int(amount("storage", requested(claim)) * share))
     spec: Object = {
-        "capacity": {"storage": size},
+        "capacity": {"storage": given(claim, storage_class)},
         "accessModes": fields.spec(claim).get("accessModes") or ["ReadWriteOnce"],
         "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy", "Delete"),
         "storageClassName": fields.name(storage_class),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,15 @@ import pytest
 
 from simcluster.faults.file import FaultError, read_fault
 from simcluster.hardware.storage import PREFIX, SettingError, Settings, from_parameters
-from tests.simcluster.node.cluster_process import Json, Namespace, SimulatedCluster, running, terminated, wait_for
+from tests.simcluster.node.cluster_process import (
+    Json,
+    Namespace,
+    RefusedError,
+    SimulatedCluster,
+    running,
+    terminated,
+    wait_for,
+)
 
 _numbers = itertools.count(1)
 FAULT = """
@@ -118,6 +126,40 @@ def test_two_nodes_share_one_file_system_of_the_size_that_was_asked_for(ns: Name
     user(ns, "reader", "cat b; stat -c %h c; head -c 9000000 /dev/zero > big; echo $?", node="gpu-02")
     assert ns.log("reader").split()[:2] == ["hello", "2"]
     assert "No space left on device" in ns.log("reader")
+
+
+def test_a_bound_claim_grows_where_its_class_allows_it(ns: Namespace) -> None:
+    def ask(name: str, size: str) -> str:
+        body = {"spec": {"resources": {"requests": {"storage": size}}}}
+        kind = "application/merge-patch+json"
+        try:
+            ns.api.call("PATCH", ns.path("persistentvolumeclaims", name), body, kind)
+        except RefusedError as refused:
+            return f"{refused.status['code']} {refused}"
+        return ""
+
+    def has(name: str, holds: Callable[[Json], bool]) -> Json:
+        def found() -> Json | None:
+            got = ns.get("persistentvolumeclaims", name)
+            return got if got is not None and holds(got["status"]) else None
+
+        return wait_for(found, f"{name} as it should be")
+
+    claim(ns, size="8Mi")
+    claim(ns, name="fixed", size="8Mi", storage_class="shared-faulty")
+    user(ns, "before", "df -k --output=size . | tail -1")
+    has("fixed", lambda status: status.get("phase") == "Bound")
+    assert ask("fixed", "16Mi").startswith(
+        '403 persistentvolumeclaims "fixed" is forbidden: only dynamically provisioned'
+    )
+    assert ask("data", "16Mi") == ""
+    grown = has("data", lambda status: status["capacity"]["storage"] == "16Mi")
+    assert not grown["status"].get("conditions")
+    volume = ns.api.call("GET", f"/api/v1/persistentvolumes/{grown['spec']['volumeName']}")
+    assert volume["spec"]["capacity"]["storage"] == "16Mi"
+    assert "can not be less than status.capacity" in ask("data", "8Mi")
+    user(ns, "after", "df -k --output=size . | tail -1")
+    assert [ns.log(name).strip() for name in ("before", "after")] == ["8192", "16384"]
 
 
 def test_a_fault_of_one_node_leaves_the_others_their_rates_and_their_data(ns: Namespace) -> None:
