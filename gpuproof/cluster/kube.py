@@ -179,7 +179,8 @@ class KubeCluster:
             session.run_forever(timeout=self._patience.call_s)
             code = session.returncode
         except client.exceptions.ApiException as error:
-            raise ClusterError(Reason.CLUSTER_UNREACHABLE, f"{what}: {error.reason}", error.status or None) from error
+            said = _refused_handshake(str(error.reason))
+            raise ClusterError(Reason.CLUSTER_UNREACHABLE, f"{what}: {said}", error.status or None) from error
         except (websocket.WebSocketException, OSError, ValueError) as error:
             raise ClusterError(Reason.CLUSTER_UNREACHABLE, f"{what}: {type(error).__name__}: {error}") from error
         return code if isinstance(code, int) else None
@@ -321,6 +322,15 @@ class KubeCluster:
     def _count_bytes(self, count: int) -> None:
         with self._lock:
             self._bytes += count
+
+
+def _refused_handshake(reason: str) -> str:
+    """What the API server said: of a refused handshake the client puts status, head and body into one sentence."""
+    _, _, body = reason.rpartition("-+-+- ")
+    try:
+        return str(json.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        return reason
 
 
 class _Credentials:
