@@ -1,7 +1,7 @@
 """A stand-in for what a site runs beside Kubernetes: somebody declares nodes that stay silent out of service.
 
 Kubernetes itself never does: it cannot know whether such a node is dead. Only where the topology asks for it. Owns the
-patience and the taint; must not know what the taint does. It takes the taint off again where the node is back.
+patience and its own taints; must not know what a taint does. It takes them off again where the node is back.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Remediation:
         self._tick_s = timing.s(1.0)
         self._nodes = informers.of("nodes")
         self._silent_since: dict[str, float] = {}
+        self._declared: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -52,11 +53,14 @@ class Remediation:
         now = asyncio.get_running_loop().time()
         silent = {fields.name(node): node for node in self._nodes.items.values() if _unknown(node)}
         self._silent_since = {name: self._silent_since.get(name, now) for name in silent}
-        for node in list(self._nodes.items.values()):
-            name = fields.name(node)
-            due = name in silent and now - self._silent_since[name] >= self._after_s
-            if out_of_service(node) != due and (due or name not in silent):
-                await self._declare(name, gone=due)
+        due = {name for name, since in self._silent_since.items() if now - since >= self._after_s}
+        for name in due - self._declared:
+            await self._declare(name, gone=True)
+            self._declared.add(name)
+        for name in self._declared - silent.keys():
+            if ("", name) in self._nodes.items:
+                await self._declare(name, gone=False)
+            self._declared.discard(name)
 
     async def _declare(self, name: str, *, gone: bool) -> None:
         node = await self._client.get("nodes", name)
