@@ -18,7 +18,8 @@ from gpuproof.visits import Visited
 from workloads.contract import Fact, Measurement, Sample
 
 WORKLOAD = "kubelet"
-"""Who says it; no program of that name runs in a pod."""
+"""Who says it, of which pod (`kubelet-first`); no program of that name runs in a pod. The record keeps one measurement
+a name, check and subject, so pods of one check must not share it."""
 
 _FACTS = {"first": "image_of_first_pod", "second": "image_of_second_pod"}
 HERE, PULLED = "already present", "pulled"
@@ -76,7 +77,7 @@ def read_pull(said: Iterable[str], visited: Visited, which: str) -> Measurement 
     facts: dict[str, Fact] = {_FACTS[which]: PULLED if pulled is not None else HERE}
     measured = visited.measurement
     return Measurement(
-        WORKLOAD,
+        f"{WORKLOAD}-{which}",
         measured.run_id,
         visited.node,
         visited.pod,

@@ -18,6 +18,7 @@ from gpuproof.catalogue import load_checks
 from gpuproof.record import read_record
 from gpuproof.report.terminal import MOST_REASONS
 from gpuproof.selftest import ALL, CLUSTER, MISSING, Fault, complaints, list_faults, run_once
+from gpuproof.verification import judged_again
 
 QUICK = {"gpu_inventory", "cuda_runtime"}
 FAULTS = [fault for fault in list_faults() if not fault.only_in_selftest]
@@ -108,6 +109,7 @@ def test_the_clean_cluster_is_accepted(tmp_path: Path) -> None:
     reached = run_once((), tmp_path / "run")
     assert complaints(None, reached) == [], reached.output
     assert "SIMULATED" in first_screen(tmp_path / "run")
+    assert judged_again(read_record(tmp_path / "run" / "record.jsonl"), tmp_path / "run") == []
     for name in ("report.html", "report.json", "junit.xml", "pytest.html", "record.jsonl"):
         assert (tmp_path / "run" / name).stat().st_size > 0
 
@@ -125,6 +127,7 @@ def test_faults_are_caught_by_the_checks_they_name_and_by_no_other(group: list[F
     reached = run_once([fault.id for fault in group], tmp_path / "run", only=checks)
     assert complaints(caused, reached, checks) == [], reached.output
     lines = read_record(tmp_path / "run" / "record.jsonl")
+    assert judged_again(lines, tmp_path / "run") == []
     (decision,) = [line for line in lines if line["event"] == "decision"]
     shown = first_screen(tmp_path / "run")
     said = " ".join(reached.output.split())

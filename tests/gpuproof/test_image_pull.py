@@ -48,7 +48,7 @@ def test_the_words_of_kubelets(said: list[str], samples: dict[str, float], fact:
     assert {sample.at["start"] for sample in found.samples} == {"first"}
     assert found.facts == {"image_of_first_pod": fact}
     assert found.environment["first_registry"] == "registry.example:5000"
-    assert (found.node, found.pod, found.run_id) == ("n1", "p1", "run")
+    assert (found.workload, found.node, found.pod, found.run_id) == ("kubelet-first", "n1", "p1", "run")
 
 
 @pytest.mark.parametrize(
