@@ -132,7 +132,8 @@ def complaints(fault: Fault | None, reached: Reached, only: Collection[str] = ()
         if any(expected.covers(key) for expected in expects) or (only and key[0] not in only):
             continue
         blocked = row.verdict == "NOT_RUN" and row.blocked_by in named
-        if row.verdict != "PASS" and not blocked:
+        # What the profile leaves out no fault can touch.
+        if row.verdict not in ("PASS", "NOT_APPLICABLE") and not blocked:
             found.append(f"{key[0]} on {key[1]} is {row.verdict} ({row.reason_code}), which this fault must not touch")
     return found
 
