@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuproof import node_loss
 from gpuproof.limits import Asks
 from gpuproof.pod_shape import PodShapeError, read_shape
 
@@ -224,6 +225,7 @@ def _in_order(found: dict[str, Check]) -> tuple[Check, ...]:
     staying = [check for check in found.values() if _stays(check)]
     for needed in dict.fromkeys(name for check in staying for name in check.requires):
         place(found[needed], [])
-    for check in sorted(found.values(), key=lambda check: check in staying):
+    # And a node that is taken away is missed by whatever comes after.
+    for check in sorted(found.values(), key=lambda check: (node_loss.KILL in check.kills, check in staying)):
         place(check, [])
     return tuple(ordered)

@@ -285,6 +285,18 @@ def sim_status(name: NameOption = None) -> None:
     raise typer.Exit(command("status", *_flag("--name", name)))
 
 
+@sim.command("lose-node")
+def sim_lose_node(
+    node: Annotated[str, typer.Argument(metavar="NODE", help="The node's name.")],
+    kubeconfig: KubeconfigOption = None,
+    how: Annotated[str, typer.Option("--how", metavar="power|network|kubelet", help="What of it ends.")] = "power",
+) -> None:
+    """Take a node of a running simulated cluster away, for good; the cluster is that of $KUBECONFIG."""
+    from gpuproof.simulation import command  # noqa: PLC0415
+
+    raise typer.Exit(command("lose-node", node, "--how", how, *_flag("--kubeconfig", kubeconfig)))
+
+
 @app.command()
 def clean(
     context: ContextOption = None,

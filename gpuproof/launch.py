@@ -115,6 +115,7 @@ def launch(options: Options) -> Launched:
             narrowed=options.narrowed,
             folders=workload_folders(options.folders),
             baseline=_baseline(options, profile, so_far),
+            kubeconfig=simulated.kubeconfig if simulated is not None else options.kubeconfig,
         )
         recorder = Recorder(directory / RECORD)
         undo.callback(recorder.close)

@@ -23,6 +23,7 @@ from gpuproof.gang_pods import AGENT, gang_job
 from gpuproof.inventory import read_inventory
 from gpuproof.limits import Limit
 from gpuproof.manifests import Renderer, SweepJob
+from gpuproof.node_loss import KILL
 from gpuproof.options import LaunchError, Options
 from gpuproof.plan import Plan, judge_coverage, make_plan, scope_labels
 from gpuproof.pod_shape import read_shape
@@ -139,7 +140,8 @@ def _training_cost(check: Check, profile: Profile, folders: Sequence[Path], long
     state = profile.checks[check.name].state
     setup = training_setup(profile, {}, folders)
     pods = setup.shape.pods if state is not State.NOT_APPLICABLE else 0
-    seconds = max(longest_s, setup.shape.recover_within_s)
+    lost_s = setup.loss.recover_within_s if setup.loss is not None and KILL in check.kills else 0.0
+    seconds = max(longest_s, setup.shape.recover_within_s, lost_s)
     return str(state), "1", str(pods), f"{pods * setup.gpus * seconds / SECONDS_A_MINUTE:.0f}"
 
 

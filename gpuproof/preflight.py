@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from gpuproof import node_loss
 from gpuproof.catalogue import CatalogueError, Check, load_checks, parameters_of, subjects_asked, workload_folders
 from gpuproof.expectation import State
 from gpuproof.gang_params import STAGES, ParamsError, read_params, refuse_tool
@@ -19,6 +20,7 @@ from gpuproof.options import LaunchError, Options
 from gpuproof.pod_shape import PodShapeError, read_shape
 from gpuproof.profile import Profile, load_profile
 from gpuproof.profile_error import ProfileError
+from gpuproof.run_trainings import PARAMETERS_OF
 from gpuproof.setting import today
 
 
@@ -56,6 +58,8 @@ def _refuse_unknown_parameters(checks: Sequence[Check], profile: Profile, folder
             _refuse_unknown_claims(check, workload, profile, folders)
         if check.experiments:
             known |= set(parameters_of(GANG_WORKLOAD, folders) or ())
+        if node_loss.KILL in check.kills:
+            known = set(node_loss.PARAMETERS)  # the training's own are those of all kills
         # A check that runs no program has nothing to compare its parameters with.
         for name in profile.workloads.get(check.name, {}) if check.workloads or check.experiments else ():
             if name not in known:
@@ -66,6 +70,27 @@ def _refuse_unknown_parameters(checks: Sequence[Check], profile: Profile, folder
                     f"  found:    {name}\n"
                     f"  next:     {f'write {near[0]}' if near else 'delete it'}: no program of the check takes it"
                 )
+        if node_loss.KILL in check.kills and profile.checks[check.name].state is not State.NOT_APPLICABLE:
+            _refuse_node_loss(check, profile)
+
+
+def _refuse_node_loss(check: Check, profile: Profile) -> None:
+    if profile.checks[PARAMETERS_OF].state is State.NOT_APPLICABLE:
+        raise LaunchError(
+            f"{profile.path}: [checks] {check.name}\n"
+            f"  expected: {PARAMETERS_OF} to apply too, whose parameters are those of the training\n"
+            f"  found:    {PARAMETERS_OF} is not-applicable\n"
+            f"  next:     make it required; one run can be cut down to --only {check.name}"
+        )
+    try:
+        node_loss.read_node_loss(profile.workloads.get(check.name, {}))
+    except node_loss.NodeLossError as error:
+        raise LaunchError(
+            f"{profile.path}: [workload.{check.name}] {error.key}\n"
+            f"  expected: {error.expected}\n"
+            f"  found:    {error.found}\n"
+            f"  next:     {error.next_step}"
+        ) from error
 
 
 def _refuse_experiments(checks: Sequence[Check], profile: Profile) -> None:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from gpuproof import __version__, final_look
+from gpuproof import __version__, final_look, node_loss
 from gpuproof.cluster import raw
 from gpuproof.cluster.port import NAMESPACES, NODES, PODS, Cluster, ClusterError
 from gpuproof.decision import Decision, decide
@@ -198,7 +198,14 @@ class Run:
             changed = final_look.changes(before, now.nodes, scope_labels(profile), gpus)
         # The checks that come first stand for the node itself; what was measured on it later is left as it was.
         first = [check.name for check in self.setting.checks if check.asks_nodes and not check.requires]
+        taken = self.pods.nodes_taken
+        for name in sorted(taken):
+            now_is = changed[name].message if name in changed else f"{name} is as it was"
+            said = f"{name} was taken away on purpose by this run; what was found on it before that stands. At the end:"
+            self.record.log(node_loss.CHECK, ClusterSubject().name, f"{said} {now_is}")
         for name, failure in changed.items():
+            if name in taken:
+                continue
             for check in first:
                 line = self.verdicts.judged.get((check, name))
                 if line is not None and line.verdict is Verdict.PASS:

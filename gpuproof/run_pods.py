@@ -106,7 +106,9 @@ class RunPods:
         """Have the run's training killed in this way; `pending` are all the ways that this run will still ask for."""
         with self._alone():
             if self._trainings is None:
-                setup = training_setup(self._setting.profile, nodes, self._setting.folders)
+                setting, where = self._setting, self._setting.kubeconfig
+                told = {"KUBECONFIG": str(where)} if where is not None else {}
+                setup = training_setup(setting.profile, nodes, setting.folders, told)
                 self._trainings = begin_trainings(
                     self._cluster, self._renderer, setup, self._stop, pending, self._training_started
                 )
@@ -119,6 +121,11 @@ class RunPods:
     def story_of(self, how: str) -> str | None:
         """The lines around a kill, where it came to pass."""
         return self._trainings.evidence.get(how) if self._trainings is not None else None
+
+    @property
+    def nodes_taken(self) -> frozenset[str]:
+        """The nodes that the run took away on purpose."""
+        return frozenset(self._trainings.nodes_taken if self._trainings is not None else ())
 
     def try_claims(self) -> Measurement:
         """What became of a claim on each storage of the profile."""

@@ -14,6 +14,7 @@ from gpuproof.claims import make_claims
 from gpuproof.cluster.port import CONFIG_MAPS, Cluster, ClusterError
 from gpuproof.inventory import Node
 from gpuproof.manifests import Renderer, TrainingJob
+from gpuproof.node_loss import CHECK, read_node_loss
 from gpuproof.pod_shape import read_shape
 from gpuproof.profile import Profile
 from gpuproof.training_kills import WORKLOAD, Shape
@@ -23,9 +24,15 @@ PARAMETERS_OF = "checkpoint_killed_pod"
 """All kills share one training, so its parameters are those of one check: `[workload.checkpoint_killed_pod]`."""
 
 
-def training_setup(profile: Profile, nodes: Mapping[str, Node], folders: Sequence[Path]) -> Setup:
-    """What the profile says of its training."""
+def training_setup(
+    profile: Profile,
+    nodes: Mapping[str, Node],
+    folders: Sequence[Path],
+    environment: Mapping[str, str] | None = None,
+) -> Setup:
+    """What the profile says of its training; `environment` is for the command that takes a node away."""
     given: dict[str, Any] = {**profile.workloads.get(PARAMETERS_OF, {}), "device": profile.cluster.device}
+    lost = profile.workloads.get(CHECK, {})
     pod = read_shape(WORKLOAD, folders)
     limits = profile.deadlines
     start_s = limits.scheduling_s + limits.pulling_s + limits.starting_s + limits.running_s
@@ -45,6 +52,7 @@ def training_setup(profile: Profile, nodes: Mapping[str, Node], folders: Sequenc
         pod=pod,
         hostnames={name: node.hostname for name, node in nodes.items()},
         check=PARAMETERS_OF,
+        loss=read_node_loss(lost, environment) if lost else None,
     )
 
 

@@ -31,6 +31,8 @@ class Setting:
     """How the command line cut the run down (one check, one node), in words; None for the whole."""
     baseline: Baseline | None = None
     """The earlier run that limits are relative to."""
+    kubeconfig: Path | None = None
+    """Where the cluster is described for other programs; None: where they look by themselves."""
 
 
 class WrongClusterError(Exception):

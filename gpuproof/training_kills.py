@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from gpuproof.cluster.port import PODS, Cluster, ClusterError
+from gpuproof.cluster import raw
+from gpuproof.cluster.port import NODES, PODS, Cluster, ClusterError
 from gpuproof.continuation import (
     NONE,
     Killed,
@@ -53,6 +54,11 @@ class Kill(StrEnum):
     EVICTION = "eviction"
     GRACEFUL = "graceful"
     ALL_PODS = "all_pods"
+    NODE_LOST = "node_lost"
+
+
+ON_ONE_TRAINING = tuple(kill for kill in Kill if kill is not Kill.NODE_LOST)
+"""A lost node does not come back: that kill has a training of its own, after everything else."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,9 @@ def _planned(kill: Kill, place: int, shape: Shape) -> Planned:
     base = (2 * place + 1) * shape.save_every
     where = Where.SAVE if kill is Kill.IN_SAVE else Where.STEP
     step = base + (shape.save_every if where is Where.SAVE else max(1, shape.save_every // 2))
-    return Planned(kill, where, step, (shape.pods - 1 - list(Kill).index(kill)) % shape.pods)
+    # Who tells all others what it does, rank 0, is not on the node that is lost.
+    turn = 0 if kill is Kill.NODE_LOST else list(Kill).index(kill)
+    return Planned(kill, where, step, (shape.pods - 1 - turn) % shape.pods)
 
 
 def steps_needed(kills: int, save_every: int) -> int:
@@ -116,6 +124,8 @@ class KilledTraining:
     run_id: str
     in_vain: Callable[[], bool] = lambda: False
     """Whether what comes of this training can be compared with nothing, as is known by now."""
+    lose_node: Callable[[str], JobFailure | None] | None = None
+    """Takes a node away by its name; why that came to nothing."""
     clock: Callable[[], float] = time.monotonic
     answers: dict[Kill, Answer] = field(default_factory=dict)
     evidence: dict[Kill, str] = field(default_factory=dict)
@@ -159,16 +169,20 @@ class KilledTraining:
         watch = self.watch
         told, victims = len(watch.lines), self._victims(planned)
         before_pods = {pod.index: pod for pod in victims}
+        at_s = self.clock()
         try:
-            at_s = self._kill(planned, victims)
+            refused = self._kill(planned, victims)
         except ClusterError as error:
             return JobFailure(error.reason, f"{planned.kill}: the kill was refused: {error.message}")
+        if refused is not None:
+            return refused
         late = self._until(lambda: self._recovered(planned, told, victims), self.shape.recover_within_s, planned)
         if late is not None and late.reason is not Reason.DEADLINE_EXCEEDED:
             return late
         before, after = _parted(watch.lines, told)
         killed = self._killed(planned, at_s, before_pods)
         missed = landed(before, killed)
+        missed = missed or (self._node_stayed(killed) if planned.kill is Kill.NODE_LOST else None)
         if missed is not None:
             return JobFailure(Reason.HARNESS_ERROR, f"{planned.kill}: {missed}; nothing was judged, run again")
         wanted = reference()
@@ -185,18 +199,35 @@ class KilledTraining:
         indexes = range(self.shape.pods) if planned.kill is Kill.ALL_PODS else [planned.index]
         return [pod for pod in map(self.watch.pod_of, indexes) if pod is not None]
 
-    def _kill(self, planned: Planned, victims: Sequence[RankPod]) -> float:
-        """Order it; the time is that before the first request."""
-        at_s = self.clock()
+    def _kill(self, planned: Planned, victims: Sequence[RankPod]) -> JobFailure | None:
+        """Order it; why that was not carried out. Raises `ClusterError`."""
         cluster, namespace = self.watch.cluster, self.watch.namespace
         if planned.kill is Kill.EVICTION:
             cluster.evict(namespace, victims[0].name)
         elif planned.kill is Kill.GRACEFUL:
             cluster.delete(PODS, victims[0].name, namespace=namespace)
+        elif planned.kill is Kill.NODE_LOST:
+            if self.lose_node is None:
+                return JobFailure(Reason.HARNESS_ERROR, "the profile names no command that takes a node away")
+            return self.lose_node(victims[0].node)
         else:
             with ThreadPoolExecutor(len(victims)) as pool:
                 list(pool.map(lambda pod: _kill_ranks(cluster, namespace, pod.name, self.shape.python), victims))
-        return at_s
+        return None
+
+    def _node_stayed(self, killed: Killed) -> str | None:
+        """Why the node was not lost, by the API; None where it was, or where nobody can say so."""
+        if killed.node_after == killed.node_before:
+            return f"the pod came back on {killed.node_before}, which was to be lost"
+        if killed.gone_s is not None:
+            return None
+        try:
+            node = self.watch.cluster.get(NODES, killed.node_before)
+        except ClusterError:
+            return None  # gone with its object, or not to be asked about
+        if raw.text(raw.condition(node, "Ready"), "status") != "True":
+            return None
+        return f"the command ended well, and {killed.node_before} is ready and has its pod"
 
     # -- waiting -------------------------------------------------------------------------------------------------------
 
@@ -210,11 +241,21 @@ class KilledTraining:
         before, after = _parted(self.watch.lines, told)
         if any(pod.succeeded for pod in victims) or self.watch.given_up:
             return True  # nothing will come in its place
-        if crashes_in_a_row(self.watch.lines[told:]) >= HOPELESS:
+        lines = self.watch.lines[told:]
+        if planned.kill is Kill.NODE_LOST:
+            # Until somebody declares the node lost, the others wait for its rank and fail, as they should.
+            since_s = self._replaced_s(victims[0])
+            lines = [line for line in lines if since_s is not None and line.at_s >= since_s]
+        if crashes_in_a_row(lines) >= HOPELESS:
             return True  # what comes next is the same again
         new = max(last_step(before), planned.step)
         enough = [step for step in complete_saves(after) if step >= planned.step]
         return bool(enough) and (last_step(after) > new or self.watch.ended)
+
+    def _replaced_s(self, victim: RankPod) -> float | None:
+        """When the pod that took this one's place was seen to run."""
+        new = self.watch.pod_of(victim.index)
+        return new.running_s if new is not None and new.name != victim.name else None
 
     def _until(self, happened: Callable[[], bool], within_s: float, planned: Planned) -> JobFailure | None:
         """Wait for it; why it cannot happen any more, else that it did not in time."""

@@ -9,7 +9,7 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuproof.cluster.port import Cluster, ClusterError
@@ -29,10 +29,12 @@ from gpuproof.continuation import (
 )
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.manifests import Renderer, TrainingJob
+from gpuproof.node_loss import NodeLoss
 from gpuproof.pod_shape import PodShape
 from gpuproof.suite import Answer
 from gpuproof.training_kills import (
     HOPELESS,
+    ON_ONE_TRAINING,
     WORKLOAD,
     Kill,
     KilledTraining,
@@ -65,6 +67,8 @@ class Setup:
     pod: PodShape
     hostnames: Mapping[str, str]
     check: str
+    loss: NodeLoss | None = None
+    """How a node is taken away, where the profile says so."""
 
 
 class UnfitReference(Exception):  # noqa: N818 - a finding about the cluster, and no error of the harness
@@ -87,6 +91,8 @@ class Trainings:
     pending: Callable[[], Sequence[str]]
     """Everything that this run will still ask for, so that one training can suffer all of it."""
     evidence: dict[str, str] = field(default_factory=dict)
+    nodes_taken: list[str] = field(default_factory=list)
+    """The nodes that were taken away on purpose."""
     _answers: dict[str, Answer] = field(default_factory=dict)
     _reference: Future[Sequence[Line] | JobFailure] | None = None
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "training-reference"))
@@ -119,9 +125,11 @@ class Trainings:
                 self._kill([Kill.ONE_POD])
             self._go_on_elsewhere()
             return
-        order = list(Kill)
-        wanted = {Kill(name) for name in self.pending() if name in set(Kill)} | {Kill(question)}
-        self._kill([kill for kill in order if kill in wanted and str(kill) not in self._answers])
+        if question == Kill.NODE_LOST:
+            self._lose_a_node()
+            return
+        wanted = {*self.pending(), question}
+        self._kill([kill for kill in ON_ONE_TRAINING if kill in wanted and str(kill) not in self._answers])
         if question not in self._answers:
             self._kill([Kill(question)])  # an earlier kill was not survived: this one gets a training of its own
         failed = JobFailure(Reason.HARNESS_ERROR, f"{question}: the training ended before this kill was its turn")
@@ -166,7 +174,10 @@ class Trainings:
     # -- the killed one ------------------------------------------------------------------------------------------------
 
     def _kill(self, kills: Sequence[Kill]) -> None:
-        shape = self.setup.shape
+        shape, loss = self.setup.shape, self.setup.loss
+        lost = Kill.NODE_LOST in kills
+        if lost and loss is not None:
+            shape = replace(shape, recover_within_s=loss.recover_within_s)
         if self._reference is None:
             self._reference = self._pool.submit(self._run_reference)
         if len(self.setup.hostnames) < 2 * shape.pods:
@@ -177,7 +188,7 @@ class Trainings:
         rest = plan_rest(len(planned), shape)
         holds = [one.hold for one in (*planned, rest)]
         watch = TrainingWatch(self.cluster, self.renderer, self._job(name, {"holds": holds}))
-        training = KilledTraining(watch, shape, planned, self.stop, self.renderer.run_id, self._broke)
+        training = KilledTraining(watch, shape, planned, self.stop, self.renderer.run_id, self._broke, self._take_node)
         try:
             watch.start()
             survived = training.run(self._wanted, lambda one: self._took(training, one))
@@ -186,8 +197,34 @@ class Trainings:
             watch.close()
         if any(isinstance(self._answers.get(one.kill), JobFailure) for one in planned):
             self._wanted()  # where the uninterrupted one broke too, that is what there is to say
-        if last_step(watch.lines) >= last_step(self._lines):
+        if not lost and last_step(watch.lines) >= last_step(self._lines):
             self._lines, self._folder = list(watch.lines), name
+
+    def _lose_a_node(self) -> None:
+        """A training of its own, alone on the cluster: what comes back needs a node that nobody holds."""
+        failed = None
+        if self.setup.loss is None:
+            said = "no command takes a node away: name it in [workload.checkpoint_node_lost] command"
+            failed = JobFailure(Reason.HARNESS_ERROR, said)
+        elif len(self.setup.hostnames) <= self.setup.shape.pods:
+            said = (
+                f"{Kill.NODE_LOST}: expected a spare node, as each of the {self.setup.shape.pods} pods of the training "
+                f"holds one; the scope has {len(self.setup.hostnames)}; nothing was taken away"
+            )
+            failed = JobFailure(Reason.HARNESS_ERROR, said)
+        else:
+            reference = self._wanted()
+            failed = reference if isinstance(reference, JobFailure) else None
+        if failed is not None:
+            self._answers[Kill.NODE_LOST] = failed
+            return
+        self._kill([Kill.NODE_LOST])
+
+    def _take_node(self, node: str) -> JobFailure | None:
+        if self.setup.loss is None:
+            return JobFailure(Reason.HARNESS_ERROR, "the profile names no command that takes a node away")
+        self.nodes_taken.append(node)
+        return self.setup.loss.take(node)
 
     def _took(self, training: KilledTraining, planned: Planned) -> None:
         self._answers[planned.kill] = training.answers[planned.kill]
@@ -262,8 +299,10 @@ def sample_job(setup: Setup) -> TrainingJob:
 
 
 def _job(setup: Setup, name: str, params: Mapping[str, Any], excluded: tuple[str, ...]) -> TrainingJob:
-    steps = steps_needed(len(Kill), setup.shape.save_every)
-    wait_s = setup.shape.start_within_s + len(Kill) * setup.shape.recover_within_s
+    kills = len(ON_ONE_TRAINING)
+    steps = steps_needed(kills, setup.shape.save_every)
+    wait_s = setup.shape.start_within_s + kills * setup.shape.recover_within_s
+    wait_s += setup.loss.recover_within_s if setup.loss is not None else 0.0
     return TrainingJob(
         name=name,
         check=setup.check,

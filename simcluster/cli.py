@@ -1,4 +1,4 @@
-"""The command line: `python -m simcluster serve | up | down | status | faults | check`.
+"""The command line: `python -m simcluster serve | up | down | status | lose-node | faults | check`.
 
 The only door for other programs. Owns arguments, the ready line and exit codes. It must not know the cluster's parts.
 """
@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from simcluster.control import HOWS, ControlError, lose_node
 from simcluster.daemon import Daemon, DaemonError
 from simcluster.faults.file import Fault, FaultError, all_faults, find_faults, refuse_absent_nodes
 from simcluster.node import boot
@@ -47,6 +48,10 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser("status", help="say as JSON which background cluster runs; exit 1 where none does"),
     ):
         command.add_argument("--name", default="default", help="of the cluster, where there are several")
+    lose = commands.add_parser("lose-node", help="take a node of a running cluster away, for good")
+    lose.add_argument("node")
+    lose.add_argument("--kubeconfig", type=Path, help="the cluster's (default: $KUBECONFIG)")
+    lose.add_argument("--how", choices=HOWS, default="power", help="what ends: its power, its network, its kubelet")
     commands.add_parser("faults", help="list the faults as JSON")
     commands.add_parser("check", help="say whether this host can run a simulated cluster")
     return parser
@@ -69,6 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.command == "check":
         return _check()
+    if options.command == "lose-node":
+        return _lose_node(options)
     if options.command in ("down", "status"):
         return _background(options)
     try:
@@ -97,6 +104,17 @@ def _background(options: argparse.Namespace) -> int:
     if running is None:
         return _complain(f"no cluster {options.name!r} runs", FAILED)
     print(running.kubeconfig if options.command == "up" else json.dumps(running.ready, indent=2))  # noqa: T201
+    return 0
+
+
+def _lose_node(options: argparse.Namespace) -> int:
+    kubeconfig = options.kubeconfig or Path(os.environ.get("KUBECONFIG", ""))
+    if not kubeconfig.is_file():
+        return _complain("name the cluster by --kubeconfig FILE or KUBECONFIG", USAGE_ERROR)
+    try:
+        lose_node(kubeconfig, options.node, options.how)
+    except ControlError as error:
+        return _complain(str(error), FAILED)
     return 0
 
 

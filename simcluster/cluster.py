@@ -15,9 +15,11 @@ from simcluster.api.auth.tokens import TokenTable
 from simcluster.api.kubeconfig import make_certificates, write_kubeconfig
 from simcluster.api.port import KubeletRegistry
 from simcluster.api.server import ApiServer
+from simcluster.control import Control, ControlError, How
 from simcluster.controllers.manager import ControllerManager
 from simcluster.faults.engine import FaultEngine
 from simcluster.faults.file import Fault
+from simcluster.faults.outages import FreezeNode, KillNode, Outage, PartitionNode, carry_out
 from simcluster.hardware.devices import DevicePlugins
 from simcluster.hardware.gpus import NodeGpus
 from simcluster.hardware.labels import hardware_labels
@@ -71,8 +73,10 @@ class Cluster:
         self.objects = ObjectStore(scratch / "objects", self._node_of)
         self._root_ca = ""
         self._runtime = Runtime()
-        self._controllers = ControllerManager(self.api.client, timing)
+        health = self.topology.remediation
+        self._controllers = ControllerManager(self.api.client, timing, health.after_s if health is not None else None)
         self._hosts = HostsFiles(self.api.client)
+        self._control: Control | None = None
         self._names = NameServer(lambda: {**self._hosts.names(), _API_NAME: [GATEWAY]})
 
     async def start(self, directory: Path, tls: socket.socket, plain: socket.socket | None) -> Access:
@@ -92,10 +96,26 @@ class Cluster:
         if self.topology.dcgm:
             self._load = LoadMeter(self.kubelets)
             self._load.start()
+        self._control = Control(directory, self._lose_node)
+        await self._control.start()
         return access
+
+    async def _lose_node(self, name: str, how: How) -> None:
+        if name not in self.kubelets:
+            raise ControlError(f"no node {name!r}: the cluster has {', '.join(sorted(self.kubelets))}")
+        action: Outage
+        if how == "power":
+            action = KillNode(do="kill-node", node=name)
+        elif how == "network":
+            action = PartitionNode(do="partition-node", node=name)
+        else:
+            action = FreezeNode(do="freeze-node", node=name)
+        await carry_out(self.kubelets[name], action, self.api.client)
 
     async def stop(self) -> None:
         """Stop in the reverse order."""
+        if self._control is not None:
+            await self._control.stop()
         await self._controllers.stop()
         if self._load is not None:
             self._load.stop()

@@ -156,12 +156,19 @@ class Prometheus(_Strict):
     leaves_out: str = ""
 
 
+class Remediation(_Strict):
+    """A stand-in for a node health operator: a node is out of service `after_s` after it became unknown (a real
+    cluster's seconds)."""
+
+    after_s: Annotated[float, Field(gt=0)]
+
+
 class Topology(_Strict):
     """A whole cluster's nodes, besides the control plane's one.
 
     `dcgm` installs the metrics exporter, which looks at its GPUs every `dcgm_interval_ms`, `second_exporter` one more
     on that node, `prometheus` what scrapes them; `object_store` an HTTP store that pods reach as
-    object-store.simcluster.svc."""
+    object-store.simcluster.svc; `remediation` is what declares nodes out of service that stay silent."""
 
     name: str
     control_plane: bool = True
@@ -170,6 +177,7 @@ class Topology(_Strict):
     second_exporter: str = ""
     prometheus: Prometheus | None = None
     object_store: bool = False
+    remediation: Remediation | None = None
     pools: list[Pool]
 
 

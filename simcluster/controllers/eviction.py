@@ -73,6 +73,9 @@ class TaintEviction:
             self._planned.pop(key, None)
             self._queue.cancel(key)
             return
+        if patience_s == 0.0 and key in self._planned:
+            del self._planned[key]  # a taint that it does not tolerate at all ends the patience with the others
+            self._queue.cancel(key)
         if key not in self._planned:
             self._planned[key] = taints
             self._queue.add_after(key, self._timing.s(max(patience_s, _LAG_S)))

@@ -20,6 +20,7 @@ from simcluster.controllers.namespaces import NamespaceController
 from simcluster.controllers.nodes import NodeLifecycle
 from simcluster.controllers.podgc import PodGarbageCollector
 from simcluster.controllers.quotas import QuotaController
+from simcluster.controllers.remediation import Remediation
 from simcluster.controllers.scheduler.controller import Scheduler
 from simcluster.controllers.serviceaccounts import ServiceAccounts
 from simcluster.controllers.ttl import TtlController
@@ -42,7 +43,7 @@ class Controller(Protocol):
 class ControllerManager:
     """The controllers, scheduler included, of one simulated cluster."""
 
-    def __init__(self, client: Client, timing: Timing) -> None:
+    def __init__(self, client: Client, timing: Timing, remediate_after_s: float | None = None) -> None:
         self._informers = Informers(client)
         self._recorder = EventRecorder(client)
         informers, recorder = self._informers, self._recorder
@@ -66,6 +67,8 @@ class ControllerManager:
             VolumeResizer(client, timing, informers, recorder),
             QuotaController(client, timing, informers),
         ]
+        if remediate_after_s is not None:
+            self._controllers.append(Remediation(client, timing, informers, remediate_after_s))
 
     async def start(self, root_ca: str = "") -> None:
         """Fill the caches, then start every controller. Raises ApiError where a first list fails.

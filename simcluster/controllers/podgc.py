@@ -1,6 +1,6 @@
-"""Removes pods that are bound to nodes which do not exist (any more).
+"""Removes pods that are bound to nodes which do not exist (any more), or that end on nodes out of service.
 
-Owns the patience with absent nodes; must not know why a node is absent.
+Owns the patience with absent nodes; must not know why a node is absent, or who declared it out of service.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from simcluster.api.port import ApiError, Client, Object
 from simcluster.controllers import fields
 from simcluster.controllers.informers import Informers
 from simcluster.controllers.podsbynode import PodsByNode
+from simcluster.controllers.remediation import out_of_service
 from simcluster.controllers.requests import delete_if_there, pod_condition, set_pod_status
 from simcluster.timing import Timing
 
@@ -55,11 +56,16 @@ class PodGarbageCollector:
         for name, since in self._absent_since.items():
             if now - since >= self._patience_s:
                 for pod in list(self._pods.on(name).values()):
-                    await self._remove(pod)
+                    await self._remove(pod, "node no longer exists")
+        for node in list(self._nodes.items.values()):
+            if out_of_service(node) and not fields.condition_true(node, "Ready"):
+                for pod in list(self._pods.on(fields.name(node)).values()):
+                    if fields.meta(pod).get("deletionTimestamp"):
+                        await self._remove(pod, "node is out of service")
 
-    async def _remove(self, pod: Object) -> None:
+    async def _remove(self, pod: Object, why: str) -> None:
         if not fields.terminal(pod):
-            gone = pod_condition("DisruptionTarget", "True", "DeletionByPodGC", "PodGC: node no longer exists")
+            gone = pod_condition("DisruptionTarget", "True", "DeletionByPodGC", f"PodGC: {why}")
             if not await set_pod_status(self._client, pod, {"phase": "Failed", "conditions": [gone]}):
                 return
         await delete_if_there(self._client, "pods", pod, grace_period_s=0)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpuproof.catalogue import Check, load_checks, subjects_asked
-from gpuproof.profile import THRESHOLDS, load_profile
+from gpuproof.profile import THRESHOLDS, Profile, load_profile
 
 CHECKS = load_checks()
 ids = [check.name for check in CHECKS]
@@ -53,7 +53,21 @@ def test_no_check_holds_a_number_a_condition_or_a_wait(check: Check) -> None:
             assert not number, f"{function.name} line {getattr(node, 'lineno', '?')}"
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=ids)
+def required_somewhere(check: Check) -> bool:
+    return any(loaded(profile).required(check.name) for profile in PROFILES)
+
+
+@cache
+def loaded(profile: Path) -> Profile:
+    return load_profile(profile, known_checks=subjects_asked(CHECKS), today=dt.datetime.now(dt.UTC).date())
+
+
+def test_only_the_loss_of_a_node_is_left_to_a_site() -> None:
+    """What no shipped profile asks is seen to fail in tests/e2e/test_node_lost.py, by a site's profile."""
+    assert [check.name for check in CHECKS if not required_somewhere(check)] == ["checkpoint_node_lost"]
+
+
+@pytest.mark.parametrize("check", [c for c in CHECKS if required_somewhere(c)], ids=lambda c: c.name)
 def test_every_check_has_been_made_to_fail_by_two_different_mechanisms(check: Check) -> None:
     turning_red = [
         fault
@@ -66,8 +80,7 @@ def test_every_check_has_been_made_to_fail_by_two_different_mechanisms(check: Ch
 
 @pytest.mark.parametrize("profile", PROFILES, ids=[path.stem for path in PROFILES])
 def test_every_shipped_profile_names_every_check_and_bounds_the_required_ones(profile: Path) -> None:
-    loaded = load_profile(profile, known_checks=subjects_asked(CHECKS), today=dt.datetime.now(dt.UTC).date())
-    assert set(loaded.checks) == set(ids)
+    assert set(loaded(profile).checks) == set(ids)
     for check in CHECKS:
-        if loaded.required(check.name):
-            assert any(limit.decisive for limit in loaded.limits_for(check.name))
+        if loaded(profile).required(check.name):
+            assert any(limit.decisive for limit in loaded(profile).limits_for(check.name))

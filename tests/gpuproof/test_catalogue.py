@@ -40,9 +40,13 @@ def test_a_check_is_read_without_being_run(tmp_path: Path) -> None:
 
 
 def test_what_is_held_over_the_run_is_asked_last() -> None:
-    *earlier, last = load_checks()
-    assert last.name == "storage_long_hold"
-    assert [check.name for check in earlier[:2]] == list(last.requires)
+    *earlier, held, _ = load_checks()
+    assert held.name == "storage_long_hold"
+    assert [check.name for check in earlier[:2]] == list(held.requires)
+
+
+def test_a_node_is_taken_away_when_nothing_else_is_left_to_ask() -> None:
+    assert [check.name for check in load_checks() if "node_lost" in check.kills] == [load_checks()[-1].name]
 
 
 def test_a_shape_that_is_none_is_named(tmp_path: Path) -> None:

@@ -9,7 +9,16 @@ import pytest
 from gpuproof.continuation import Line, Where
 from gpuproof.failure import JobFailure
 from gpuproof.manifests import PodSettings, Renderer, TrainingJob
-from gpuproof.training_kills import Kill, KilledTraining, Planned, Shape, plan_kills, plan_rest, steps_needed
+from gpuproof.training_kills import (
+    ON_ONE_TRAINING,
+    Kill,
+    KilledTraining,
+    Planned,
+    Shape,
+    plan_kills,
+    plan_rest,
+    steps_needed,
+)
 from gpuproof.training_watch import TrainingWatch
 from tests.gpuproof.toy_cluster import ToyCluster
 from workloads.contract import Measurement
@@ -34,7 +43,7 @@ def test_every_kill_has_a_save_before_it_and_one_after_it(save_every: int) -> No
 
 def test_victims_take_turns_and_only_one_kill_lands_in_a_save() -> None:
     planned = plan_kills(list(Kill), shape(pods=3))
-    assert [one.index for one in planned] == [2, 1, 0, 2, 1]
+    assert [one.index for one in planned] == [2, 1, 0, 2, 1, 2]
     assert [one.kill for one in planned if one.where is Where.SAVE] == [Kill.IN_SAVE]
     assert planned[1].hold == "save:12:1"
 
@@ -43,6 +52,11 @@ def test_the_victim_of_a_kill_is_the_same_whatever_else_is_asked() -> None:
     together = {one.kill: one.index for one in plan_kills(list(Kill), shape())}
     assert {kill: plan_kills([kill], shape())[0].index for kill in Kill} == together
     assert together[Kill.IN_SAVE] == 0, "rank 0 leads every save, and must be lost inside one"
+    assert together[Kill.NODE_LOST] != 0, "rank 0 tells what happens, and must be heard"
+
+
+def test_a_lost_node_is_no_part_of_the_training_that_suffers_all_other_kills() -> None:
+    assert [kill for kill in Kill if kill not in ON_ONE_TRAINING] == [Kill.NODE_LOST]
 
 
 @pytest.fixture

@@ -168,6 +168,25 @@ async def test_an_operators_taint_drives_out_at_once_what_does_not_tolerate_it(w
     assert not fields.deleting(await world.client.get("pods", "stays", NS))
 
 
+async def test_a_taint_that_is_not_tolerated_ends_the_patience_with_another(world: World, heart: Heart) -> None:
+    patient = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 36000}
+    await world.pod("p", tolerations=[patient])
+    await running(world, "p")
+    await heart.stop()
+    await taints(world, ("unreachable", "NoSchedule"), ("unreachable", "NoExecute"))
+    present = fields.spec(await world.client.get("nodes", "node-1"))["taints"]
+    gone = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+    world.silent_nodes.add("node-1")
+    await world.client.patch("nodes", "node-1", {"spec": {"taints": [*present, gone]}})
+
+    async def removed() -> bool:
+        return not (await world.client.list("pods")).items
+
+    # Asked to end by one controller, removed by another, as nobody on the node confirms its end.
+    await world.until(removed)
+    assert [event["message"] for event in await world.events("TaintManagerEviction")]
+
+
 async def test_a_cordon_becomes_a_taint_and_goes_with_it(world: World, heart: Heart) -> None:
     await world.client.patch("nodes", "node-1", {"spec": {"unschedulable": True}})
     await taints(world, ("unschedulable", "NoSchedule"))

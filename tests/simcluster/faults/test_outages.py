@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.simcluster.node.cluster_process import (
+    ROOT,
     Api,
     Json,
     Namespace,
@@ -58,8 +62,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Any:
         fault(folder, "ill", "gpu-04", {"do": "mark-unhealthy"}),
     ]
     arguments = [word for path in faults for word in ("--fault", path)]
+    # Longer than any of these nodes stays silent: only what is lost for good is given up.
+    arguments += ["--topology", str(with_remediation(folder, after_s=100))]
     with running(folder / "run", "--time-scale", "0.03", *arguments) as started:
         yield started
+
+
+def with_remediation(folder: Path, after_s: int) -> Path:
+    """The small cluster, where somebody declares nodes out of service."""
+    small = (ROOT / "simcluster" / "topologies" / "small.toml").read_text(encoding="utf-8")
+    place = folder / "cluster.toml"
+    place.write_text(small.replace("\n[[pools]]", f"remediation = {{ after_s = {after_s} }}\n\n[[pools]]", 1), "utf-8")
+    return place
 
 
 @pytest.fixture
@@ -131,6 +145,26 @@ def test_pods_of_a_forsaken_node_run_on_though_the_api_has_lost_them(ns: Namespa
     wait_for(lambda: ns.log("server").count("alive") > before, "it runs on")
     wait_for(lambda: "node.kubernetes.io/out-of-service" not in taints(ns.api, "gpu-02"), "the node is back")
     wait_for(lambda: "/ended" in ns.log("server"), "the kubelet that is back has ended it")
+
+
+def lose(cluster: SimulatedCluster, *words: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "simcluster", "lose-node", *words]
+    kubeconfig = {"KUBECONFIG": str(cluster.ready["kubeconfig"])}
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, **kubeconfig}, capture_output=True, check=False)
+
+
+def test_a_node_that_is_lost_for_good_is_given_up_and_its_pods_are_removed(
+    ns: Namespace, cluster: SimulatedCluster
+) -> None:
+    unknown = lose(cluster, "gpu-99")
+    assert (unknown.returncode, b"no node 'gpu-99'" in unknown.stderr) == (1, True), unknown.stderr
+    ns.pod("p", sleeper("c"), nodeName="control-plane", tolerations=[])
+    ns.until("p", lambda pod: "running" in state(pod), "runs")
+    done = lose(cluster, "control-plane")
+    assert done.returncode == 0, done.stderr
+    wait_for(lambda: ready(ns.api, "control-plane") == "Unknown", "the silence is noticed")
+    wait_for(lambda: "node.kubernetes.io/out-of-service" in taints(ns.api, "control-plane"), "somebody gives it up")
+    wait_for(lambda: ns.get("pods", "p") is None, "the pod that cannot end is removed")
 
 
 def test_a_slow_uplink_slows_what_passes_it(ns: Namespace) -> None:
