@@ -70,18 +70,24 @@ def _refuse_unknown_parameters(checks: Sequence[Check], profile: Profile, folder
                     f"  found:    {name}\n"
                     f"  next:     {f'write {near[0]}' if near else 'delete it'}: no program of the check takes it"
                 )
-        if node_loss.KILL in check.kills and profile.checks[check.name].state is not State.NOT_APPLICABLE:
-            _refuse_node_loss(check, profile)
+        if check.kills and profile.checks[check.name].state is not State.NOT_APPLICABLE:
+            _refuse_training_without_parameters(check, profile)
+            if node_loss.KILL in check.kills:
+                _refuse_node_loss(check, profile)
 
 
-def _refuse_node_loss(check: Check, profile: Profile) -> None:
+def _refuse_training_without_parameters(check: Check, profile: Profile) -> None:
+    """All kills share one training: without its parameters a kill would land anywhere, and be survived by luck."""
     if profile.checks[PARAMETERS_OF].state is State.NOT_APPLICABLE:
         raise LaunchError(
             f"{profile.path}: [checks] {check.name}\n"
             f"  expected: {PARAMETERS_OF} to apply too, whose parameters are those of the training\n"
             f"  found:    {PARAMETERS_OF} is not-applicable\n"
-            f"  next:     make it required; one run can be cut down to --only {check.name}"
+            f"  next:     make it required, or {check.name} not-applicable too; one run can be cut down by --only"
         )
+
+
+def _refuse_node_loss(check: Check, profile: Profile) -> None:
     try:
         node_loss.read_node_loss(profile.workloads.get(check.name, {}))
     except node_loss.NodeLossError as error:

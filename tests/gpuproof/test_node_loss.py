@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuproof.catalogue import load_checks
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.node_loss import CHECK, NodeLoss, NodeLossError, read_node_loss
 from gpuproof.options import LaunchError, Options
@@ -57,10 +58,17 @@ def test_a_profile_is_refused_by_file_and_key(table: str, key: str, said: str, t
     assert said in str(caught.value)
 
 
-def test_the_training_needs_its_parameters(tmp_path: Path) -> None:
-    table = 'checkpoint_killed_pod = { state = "not-applicable", reason = "x" }'
-    with pytest.raises(LaunchError, match="checkpoint_killed_pod is not-applicable"):
-        read(Options(profile=profile(tmp_path, table)))
+def test_a_training_of_whatever_kill_needs_its_parameters(tmp_path: Path) -> None:
+    others = [check.name for check in load_checks() if check.kills and check.name != "checkpoint_killed_pod"]
+    assert CHECK in others
+    for left in others:
+        gone = {"checkpoint_killed_pod", *others} - {left}
+        states = "".join(f'{name} = {{ state = "not-applicable", reason = "x" }}\n' for name in sorted(gone))
+        site = tmp_path / f"{left}.toml"
+        site.write_text(f'schema = 1\nprofile = "site"\nextends = "simulated"\n[checks]\n{left} = "required"\n{states}')
+        with pytest.raises(LaunchError, match="checkpoint_killed_pod is not-applicable") as caught:
+            read(Options(profile=site))
+        assert f"{left}.toml: [checks] {left}\n" in str(caught.value)
 
 
 def test_a_site_that_opts_in_is_held_to_what_holds_for_the_other_kills(tmp_path: Path) -> None:
