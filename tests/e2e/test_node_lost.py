@@ -12,6 +12,7 @@ import pytest
 
 from gpuproof.record import read_record
 from gpuproof.selftest import Reached, run_once
+from gpuproof.verification import judged_again
 
 CHECK = "checkpoint_node_lost"
 SMALL = Path(__file__).parents[2] / "simcluster" / "topologies" / "small.toml"
@@ -38,7 +39,9 @@ def topology(folder: Path, *, remediation: bool) -> Path:
 
 
 def reached(folder: Path, profile: Path, cluster: Path) -> Reached:
-    return run_once((), folder / "run", profile, only=[CHECK, "gpu_inventory"], topology=str(cluster))
+    got = run_once((), folder / "run", profile, only=[CHECK, "gpu_inventory"], topology=str(cluster))
+    assert judged_again(read_record(folder / "run" / "record.jsonl"), folder / "run") == []
+    return got
 
 
 def test_a_training_survives_a_lost_node_where_somebody_gives_the_node_up(tmp_path: Path) -> None:
