@@ -54,9 +54,8 @@ class Verdicts:
 
     def settled(self, check: str, subject: str) -> Judgement | None:
         """A verdict that needs no question: not applicable by the profile, blocked by a prerequisite, or resumed."""
-        state = self.setting.profile.checks[check]
-        if state.state is State.NOT_APPLICABLE:
-            return Judgement(Verdict.NOT_APPLICABLE, reasons=(state.reason,))
+        if (left_out := self._left_out(check)) is not None:
+            return left_out
         if self._lacks_dataset(check):
             text = (
                 f"{self.setting.profile.path} has no [dataset]: nothing of yours can be staged; name one, or say "
@@ -161,13 +160,20 @@ class Verdicts:
         self._record.verdict(check, subject, judgement, required=required, blocker=blocker, seconds=duration_s)
 
     def fill_gaps(self, interrupted: str | None) -> None:
-        """What was planned and has no verdict was not run, and says why."""
+        """What was planned and has no verdict was not run, and says why; what the profile leaves out stays that."""
         reason = f"not reached: the run was interrupted ({interrupted})" if interrupted else "not selected for this run"
+        code = str(Reason.INTERRUPTED) if interrupted else NOT_SELECTED
         for subject in self.plan.subjects:
             if (subject.check, subject.subject) not in self.judged:
-                code = str(Reason.INTERRUPTED) if interrupted else NOT_SELECTED
-                gap = Judgement(Verdict.NOT_RUN, reasons=(reason,), reason_code=code)
+                left_out = self._left_out(subject.check)
+                gap = left_out or Judgement(Verdict.NOT_RUN, reasons=(reason,), reason_code=code)
                 self.settle(subject.check, subject.subject, gap)
+
+    def _left_out(self, check: str) -> Judgement | None:
+        state = self.setting.profile.checks[check]
+        if state.state is not State.NOT_APPLICABLE:
+            return None
+        return Judgement(Verdict.NOT_APPLICABLE, reasons=(state.reason,))
 
 
 _WORST_FIRST = (Verdict.FAIL, Verdict.ERROR, Verdict.NOT_RUN, Verdict.NOT_APPLICABLE, Verdict.RECORDED, Verdict.PASS)
