@@ -245,5 +245,7 @@ def _state(adapter: Adapter) -> str:
 
 
 def _put(place: Path, text: str) -> None:
-    """In place, since containers have it mounted."""
-    place.write_text(text + "\n", encoding="ascii")
+    """In place, since containers have it mounted; in one write, so that nobody reads an empty counter meanwhile."""
+    with place.open("r+b" if place.exists() else "wb", buffering=0) as file:
+        file.write(text.encode("ascii") + b"\n")
+        file.truncate()
