@@ -192,6 +192,27 @@ def identity() -> Dict[str, str]:
     }
 
 
+def of_one_pod(
+    workload: str,
+    samples: Sequence[Sample] = (),
+    facts: Optional[Mapping[str, Fact]] = None,
+    environment: Optional[Mapping[str, str]] = None,
+) -> Measurement:
+    """What a pod measured by itself: one rank on one host; who it is comes from its environment."""
+    who = identity()
+    return Measurement(
+        workload,
+        who["run_id"],
+        who["node"],
+        who["pod"],
+        world_size=1,
+        hosts=1,
+        samples=tuple(samples),
+        facts=dict(facts or {}),
+        environment=dict(environment or {}),
+    )
+
+
 def _frame(encoding: str, payload: str) -> str:
     raw = payload.encode("ascii")
     return "%s %s %d %08x\n%s" % (_MAGIC, encoding, len(raw), binascii.crc32(raw), payload)

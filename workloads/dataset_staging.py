@@ -25,6 +25,7 @@ from workloads.contract import (
     emit,
     identity,
     leave_on_sigterm,
+    of_one_pod,
     parameters,
 )
 from workloads.dataset_objects import BLOCK, Fetched, Refused, Wrong, fetch, generated, read_manifest
@@ -110,16 +111,8 @@ def measure(items: Items, given: Mapping[str, Any]) -> Measurement:
     work.add("nodes_met", float(len(met)), "count")
     work.add("retries", float(work.retries), "count")
     work.facts["meeting_error"] = meeting.trouble or "none"
-    return Measurement(
-        workload="dataset_staging",
-        run_id=who["run_id"],
-        node=who["node"],
-        pod=who["pod"],
-        world_size=1,
-        hosts=1,
-        samples=tuple(work.samples),
-        facts=work.facts,
-        environment={"objects": str(len(items)), "bytes": str(work.bytes)},
+    return of_one_pod(
+        "dataset_staging", work.samples, work.facts, environment={"objects": str(len(items)), "bytes": str(work.bytes)}
     )
 
 
@@ -307,15 +300,19 @@ def small_files(work: Staging, directory: str, count: int, size: int) -> None:
         work.facts["small_files_error"] = "none"
 
 
+def handed_out() -> Items:
+    """The objects of the dataset; could_not where the harness handed out none."""
+    try:
+        return read_manifest()
+    except (OSError, ValueError) as error:
+        could_not("the dataset's manifest cannot be read: %s" % type(error).__name__)
+
+
 def main() -> None:
     """Run as the pod's program."""
     leave_on_sigterm()
     given = parameters()
-    try:
-        items = read_manifest()
-    except (OSError, ValueError) as error:
-        could_not("the dataset's manifest cannot be read: %s" % type(error).__name__)
-    emit(measure(items, given))
+    emit(measure(handed_out(), given))
 
 
 if __name__ == "__main__":

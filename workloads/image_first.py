@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import platform
 
-from workloads.contract import Measurement, emit, identity, leave_on_sigterm
+from workloads.contract import Measurement, emit, leave_on_sigterm, of_one_pod
 
 PARAMETERS = ("image",)
 POD = {"gpus": "none", "image": True}
@@ -15,10 +15,7 @@ POD = {"gpus": "none", "image": True}
 
 def measure(name: str) -> Measurement:
     """That this image's Python runs here."""
-    who = identity()
-    return Measurement(
-        name, who["run_id"], who["node"], who["pod"], 1, 1, environment={"python": platform.python_version()}
-    )
+    return of_one_pod(name, environment={"python": platform.python_version()})
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from workloads.contract import Measurement, Sample, emit, identity, leave_on_sigterm, parameters
+from workloads.contract import Measurement, Sample, emit, leave_on_sigterm, of_one_pod, parameters
 
 PARAMETERS = ("seconds",)
 
@@ -17,9 +17,8 @@ def measure() -> Measurement:
     began = time.monotonic()
     time.sleep(float(parameters().get("seconds", 0.0)))
     paused = Sample("paused", time.monotonic() - began, "s")
-    who = identity()
     facts = {"ended_unix_s": time.time()}
-    return Measurement("pause", who["run_id"], who["node"], who["pod"], 1, 1, (paused,), facts)
+    return of_one_pod("pause", (paused,), facts)
 
 
 if __name__ == "__main__":

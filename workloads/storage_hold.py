@@ -13,7 +13,7 @@ import time
 from typing import Callable, Dict, Optional
 
 from workloads.claim_meeting import meeting_place
-from workloads.contract import Fact, Measurement, Sample, emit, identity, leave_on_sigterm, parameters
+from workloads.contract import Fact, Measurement, Sample, emit, identity, leave_on_sigterm, of_one_pod, parameters
 
 PARAMETERS = ("payload_bytes", "answer_s")
 POD = {"gpus": "none", "claims": ["shared"], "stays": True}
@@ -139,15 +139,8 @@ def measure(payload_bytes: int, answer_s: float, wait: Callable[[], None]) -> Me
         ("held_close", held.close),
     ):
         steps.take(name, act)
-    return Measurement(
-        workload="storage_hold",
-        run_id=who["run_id"],
-        node=who["node"],
-        pod=who["pod"],
-        world_size=1,
-        hosts=1,
-        samples=(Sample("held", held_s, "s"), Sample("slowest_call", steps.slowest_s, "s")),
-        facts=steps.facts,
+    return of_one_pod(
+        "storage_hold", (Sample("held", held_s, "s"), Sample("slowest_call", steps.slowest_s, "s")), steps.facts
     )
 
 

@@ -22,6 +22,7 @@ from workloads.contract import (
     emit,
     identity,
     leave_on_sigterm,
+    of_one_pod,
     parameters,
 )
 
@@ -252,15 +253,10 @@ def measure(given: Mapping[str, Any]) -> Measurement:
     if os.path.exists(load.data_of(me)):
         os.unlink(load.data_of(me))
     load.facts["meeting_error"] = meeting.trouble or "none"
-    return Measurement(
-        workload="storage_load",
-        run_id=who["run_id"],
-        node=who["node"],
-        pod=who["pod"],
-        world_size=1,
-        hosts=1,
-        samples=tuple(load.samples),
-        facts=load.facts,
+    return of_one_pod(
+        "storage_load",
+        load.samples,
+        load.facts,
         environment={"reader_alone": ring[0], "alone_gb_per_s": "%.6g" % alone},
     )
 

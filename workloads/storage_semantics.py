@@ -16,7 +16,7 @@ import time
 from typing import Dict, List, Set, Tuple
 
 from workloads.claim_meeting import Meeting, claim_root, lower_median, meeting_place
-from workloads.contract import Fact, Measurement, Sample, emit, identity, leave_on_sigterm, parameters
+from workloads.contract import Fact, Measurement, Sample, emit, identity, leave_on_sigterm, of_one_pod, parameters
 from workloads.storage_capabilities import probe_all
 
 PARAMETERS = ("directory_entries", "race_rounds", "payload_bytes", "meeting_s")
@@ -35,15 +35,10 @@ def measure(nodes: int, entries: int, rounds: int, payload_bytes: int, meeting_s
     met: Set[str] = {me}
     if nodes > 1:
         met = between(meeting, rounds, payload_bytes, samples, facts)
-    return Measurement(
-        workload="storage_semantics",
-        run_id=who["run_id"],
-        node=who["node"],
-        pod=who["pod"],
-        world_size=1,
-        hosts=1,
-        samples=tuple(samples),
-        facts=facts,
+    return of_one_pod(
+        "storage_semantics",
+        samples,
+        facts,
         environment={"file_system": file_system(claim_root("shared")), "met": " ".join(sorted(met))},
     )
 

@@ -10,7 +10,7 @@ import os
 from typing import Any, Dict, Mapping
 
 from workloads.claim_meeting import Meeting, claim_root, meeting_place
-from workloads.contract import Fact, Measurement, Sample, emit, identity, leave_on_sigterm, parameters
+from workloads.contract import Fact, Measurement, Sample, emit, identity, leave_on_sigterm, of_one_pod, parameters
 
 PARAMETERS = ("kept_bytes", "meeting_s")
 POD = {"gpus": "none", "claims": ["shared"]}
@@ -41,7 +41,7 @@ def measure(given: Mapping[str, Any]) -> Measurement:
     if nodes > 1:
         others = set(meeting.wait("keeps")) - {meeting.me}
         samples.append(Sample("other_nodes_mounted", float(len(others)), "count", {"storage": "shared"}))
-    return Measurement("volume_mount", who["run_id"], who["node"], who["pod"], 1, 1, tuple(samples), facts)
+    return of_one_pod("volume_mount", samples, facts)
 
 
 if __name__ == "__main__":

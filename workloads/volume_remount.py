@@ -10,7 +10,7 @@ import os
 from typing import Any, List, Mapping
 
 from workloads.claim_meeting import Meeting, meeting_place
-from workloads.contract import Measurement, Sample, emit, identity, leave_on_sigterm, parameters
+from workloads.contract import Measurement, Sample, emit, identity, leave_on_sigterm, of_one_pod, parameters
 
 PARAMETERS = ("kept_bytes", "meeting_s")
 POD = {"gpus": "none", "claims": ["shared"]}
@@ -25,16 +25,7 @@ def measure(given: Mapping[str, Any]) -> Measurement:
     other = ring[(ring.index(meeting.me) + 1) % len(ring)]
     if other != meeting.me:
         samples.append(Sample("kept_after_move", float(is_kept(meeting, other)), "count", {"storage": "shared"}))
-    return Measurement(
-        "volume_remount",
-        who["run_id"],
-        who["node"],
-        who["pod"],
-        1,
-        1,
-        tuple(samples),
-        environment={"read_what_was_left_on": other},
-    )
+    return of_one_pod("volume_remount", samples, environment={"read_what_was_left_on": other})
 
 
 def is_kept(meeting: Meeting, node: str) -> bool:

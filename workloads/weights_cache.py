@@ -13,9 +13,18 @@ import time
 from typing import Any, Dict, List, Mapping, Sequence
 
 from workloads.claim_meeting import CLAIMS
-from workloads.contract import Fact, Measurement, Sample, could_not, emit, identity, leave_on_sigterm, parameters
-from workloads.dataset_objects import BLOCK, Refused, Wrong, fetch, read_manifest
-from workloads.dataset_staging import SCRATCH, forget_cached
+from workloads.contract import (
+    Fact,
+    Measurement,
+    Sample,
+    could_not,
+    emit,
+    leave_on_sigterm,
+    of_one_pod,
+    parameters,
+)
+from workloads.dataset_objects import BLOCK, Refused, Wrong, fetch
+from workloads.dataset_staging import SCRATCH, forget_cached, handed_out
 
 PARAMETERS = ("attempts", "source_timeout_s")
 POD = {"gpus": "none", "claims": ["shared"], "dataset": True}
@@ -24,7 +33,6 @@ _GB = 1e9
 
 def measure(items: Sequence[Mapping[str, Any]], attempts: int, timeout_s: float) -> Measurement:
     """Warm up, read cold and warm, verify what the disk holds; could_not where the source refuses."""
-    who = identity()
     item = max(items, key=lambda each: int(each["bytes"]))
     size = int(item["bytes"])
     cached = os.path.join(SCRATCH, "weights", str(item["name"]))
@@ -47,17 +55,7 @@ def measure(items: Sequence[Mapping[str, Any]], attempts: int, timeout_s: float)
         # What the disk holds, and not what this node still remembers of the writing.
         forget_cached(cached)
         samples.append(Sample("verified", float(sha256_of(cached) == item["sha256"]), "1"))
-    return Measurement(
-        workload="weights_cache",
-        run_id=who["run_id"],
-        node=who["node"],
-        pod=who["pod"],
-        world_size=1,
-        hosts=1,
-        samples=tuple(samples),
-        facts=facts,
-        environment={"weights_bytes": str(size)},
-    )
+    return of_one_pod("weights_cache", samples, facts, environment={"weights_bytes": str(size)})
 
 
 def read_through(path: str) -> float:
@@ -83,11 +81,7 @@ def main() -> None:
     """Run as the pod's program."""
     leave_on_sigterm()
     given = parameters()
-    try:
-        items = read_manifest()
-    except (OSError, ValueError) as error:
-        could_not("the dataset's manifest cannot be read: %s" % type(error).__name__)
-    emit(measure(items, int(given["attempts"]), float(given["source_timeout_s"])))
+    emit(measure(handed_out(), int(given["attempts"]), float(given["source_timeout_s"])))
 
 
 if __name__ == "__main__":
