@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from simcluster.api.port import ApiError, Client, Object
+from simcluster.controllers.remediation import OUT_OF_SERVICE, others
 from simcluster.hardware.gpus import GPU_RESOURCE
 from simcluster.node.fabric import Fabric
 from simcluster.node.kubelet import NodeKubelet
@@ -142,7 +143,6 @@ class MarkUnhealthy(_Action):
 
 
 _LOOK_S = 0.02
-_OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
 
 Outage = (
     LimitLink
@@ -210,7 +210,7 @@ async def _forsake(kubelet: NodeKubelet, action: ForsakeNode, client: Client) ->
     name = kubelet.node.name
     kubelet.freeze()
     before = (await client.get("nodes", name))["spec"].get("taints") or []
-    await client.patch("nodes", name, {"spec": {"taints": [*before, _OUT_OF_SERVICE]}})
+    await client.patch("nodes", name, {"spec": {"taints": [*before, OUT_OF_SERVICE]}})
     for pod in (await client.list("pods", field_selector=f"spec.nodeName={name}")).items:
         owners = pod["metadata"].get("ownerReferences") or []
         if not any(owner["kind"] == "DaemonSet" for owner in owners):  # these tolerate it
@@ -218,9 +218,8 @@ async def _forsake(kubelet: NodeKubelet, action: ForsakeNode, client: Client) ->
     if action.for_s is not None:
         await asyncio.sleep(kubelet.node.site.timing.s(action.for_s))
         await kubelet.thaw()
-        now = (await client.get("nodes", name))["spec"].get("taints") or []
-        kept = [taint for taint in now if taint["key"] != _OUT_OF_SERVICE["key"]]
-        await client.patch("nodes", name, {"spec": {"taints": kept}})
+        now = (await client.get("nodes", name))["spec"].get("taints")
+        await client.patch("nodes", name, {"spec": {"taints": others(now)}})
 
 
 async def _remove_by_force(client: Client, pod: Object) -> None:
