@@ -6,7 +6,7 @@ It must not judge: what it finds is shown, and no decision depends on it.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def last_acceptances(folders: Iterable[Path], cluster: Mapping[str, Any], nodes:
     newest = sorted(begun, key=lambda each: (str(each[0].get("t")), each[1].name), reverse=True)
     accepting = [folder for _, folder in newest if _may_accept(folder)][:MOST_READ]
     found: dict[str, Mapping[str, str]] = {}
-    for run in _read(accepting):
+    for run in filter(None, map(past_run, accepting)):
         started = run.view.run.started_at
         for name in accepted_nodes(run.view) & set(nodes):
             found.setdefault(name, {"run": run.name, "at": started.isoformat() if started else ""})
@@ -76,9 +76,9 @@ def _may_accept(folder: Path) -> bool:
         return False
 
 
-def _read(folders: Iterable[Path]) -> Iterator[PastRun]:
-    for folder in folders:
-        try:
-            yield PastRun(folder.name, RunView.from_record(read_record(folder / RECORD)))
-        except (OSError, RecordError):
-            continue
+def past_run(folder: Path) -> PastRun | None:
+    """The run in a folder; None where its record cannot be read."""
+    try:
+        return PastRun(folder.name, RunView.from_record(read_record(folder / RECORD)))
+    except (OSError, RecordError):
+        return None

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from gpuproof.acceptances import past_run
 from gpuproof.options import LaunchError
 from gpuproof.record import RecordError, read_record
 from gpuproof.report import RunView
@@ -70,10 +71,11 @@ def write_history(folder: Path, out: Path | None) -> int:
     runs: list[PastRun] = []
     unreadable: list[str] = []
     for record in sorted(folder.glob(f"*/{RECORD}")):
-        try:
-            runs.append(PastRun(record.parent.name, RunView.from_record(read_record(record))))
-        except (OSError, RecordError):
+        run = past_run(record.parent)
+        if run is None:
             unreadable.append(record.parent.name)
+        else:
+            runs.append(run)
     page = (out or folder) / "index.html"
     try:
         page.parent.mkdir(parents=True, exist_ok=True)

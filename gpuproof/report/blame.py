@@ -4,6 +4,7 @@ Must not know any check by name: a measurement that says `blame` and `counterfac
 is a verdict.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from markupsafe import Markup
 
 from gpuproof.report.bounds import number_of
-from gpuproof.report.events import MeasurementLine
+from gpuproof.report.events import MeasurementLine, SampleFacts
 from gpuproof.report.view import CheckView
 from gpuproof.report.wording import number
 
@@ -54,7 +55,7 @@ def _panel(measured: MeasurementLine) -> BlamePanel | None:
         return None
     unit = next(iter(numbers.values())).unit
     floor = number_of(f">= {measured.environment.get('floor', '')}")
-    whole, without = (_finite(numbers[name].value if name in numbers else None) for name in (WITH, WITHOUT))
+    whole, without = (_shown(numbers.get(name)) for name in (WITH, WITHOUT))
     return BlamePanel(
         blamed=tuple(said[:MOST_WORDS]),
         left_out=max(0, len(said) - MOST_WORDS),
@@ -73,10 +74,9 @@ def _texts(facts: Mapping[str, Any], name: str) -> tuple[str, ...]:
     return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list | tuple) else ()
 
 
-def _finite(value: float | str | None) -> float | None:
-    # A record may hold `nan` as a word; nothing is drawn of it.
-    found = value if isinstance(value, int | float) and not isinstance(value, bool) else None
-    return None if found is None or found - found != 0 or found < 0 else float(found)
+def _shown(sample: SampleFacts | None) -> float | None:
+    """The number, where it can be drawn."""
+    return sample.number if sample is not None and math.isfinite(sample.number) and sample.number >= 0 else None
 
 
 def _sentences(whole: float | None, without: float | None, floor: float | None, unit: str) -> tuple[str, ...]:

@@ -197,19 +197,12 @@ def _values(run: RunView) -> dict[Point, dict[Place, float]]:
     for subject in run.subjects:
         for measured in subject.measurements:
             for sample in measured.samples:
-                value = _float(sample.value)
+                value = sample.number
                 if math.isfinite(value):
                     point = operating_point({k: v for k, v in sample.at.items() if k not in PLACE_KEYS})
                     place = operating_point({k: v for k, v in sample.at.items() if k in PLACE_KEYS})
                     found[subject.check, sample.metric, sample.unit, point][subject.subject, place] = value
     return found
-
-
-def _float(value: float | str | None) -> float:
-    try:
-        return math.nan if value is None else float(value)
-    except ValueError:
-        return math.nan
 
 
 def _sides(run: RunView) -> dict[tuple[str, str], Side]:

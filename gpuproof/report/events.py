@@ -3,6 +3,7 @@
 Reading is lenient about what is absent and strict about types: a line that does not fit is reported, never guessed.
 """
 
+import math
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -212,6 +213,14 @@ class SampleFacts(Facts):
     value: float | str | None
     unit: str = ""
     at: At = Field(default_factory=dict)
+
+    @property
+    def number(self) -> float:
+        """The value; NaN where the record holds none, or words that are no number."""
+        try:
+            return math.nan if self.value is None else float(self.value)
+        except ValueError:
+            return math.nan
 
 
 class MeasurementLine(Line):

@@ -109,16 +109,9 @@ def _numbers(check: CheckView) -> Iterable[_Number]:
     for subject in check.subjects:
         for measured in subject.measurements:
             for sample in measured.samples:
-                value = _float(sample.value)
+                value = sample.number
                 if math.isfinite(value):
                     yield _Number(subject.subject, sample.metric, sample.unit, sample.at, value)
-
-
-def _float(value: float | str | None) -> float:
-    try:
-        return math.nan if value is None else float(value)
-    except ValueError:
-        return math.nan
 
 
 def _by_size(check: CheckView, numbers: Sequence[_Number]) -> Iterable[Figure]:

@@ -76,7 +76,7 @@ NODE_COLUMNS = ("ready", "schedulable", "gpu_capacity", "gpu_allocatable", "prod
 def spreads(measurements: Iterable[MeasurementLine]) -> tuple[Spread, ...]:
     """Return one Spread per check, metric, unit and operating point that more than one number was measured at."""
     return _spreads(
-        (m.check, s.metric, s.unit, *_point_and_place(s.at), m.subject, _float(s.value))
+        (m.check, s.metric, s.unit, *_point_and_place(s.at), m.subject, s.number)
         for m in measurements
         for s in m.samples
     )
@@ -109,13 +109,6 @@ def _split(at: tuple[tuple[str, Any, type], ...]) -> tuple[str, str]:
     point = {key: value for key, value, _ in at if key not in PLACE_KEYS}
     place = {key: value for key, value, _ in at if key in PLACE_KEYS}
     return operating_point(point), operating_point(place)
-
-
-def _float(value: float | str | None) -> float:
-    try:
-        return float("nan") if value is None else float(value)
-    except ValueError:
-        return float("nan")
 
 
 def _spread(key: tuple[str, str, str, str], found: Sequence[_Value]) -> Spread | None:
