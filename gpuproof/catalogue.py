@@ -103,6 +103,7 @@ class Check:
 def load_checks(folders: Iterable[Path] = (ACCEPTANCE,)) -> tuple[Check, ...]:
     """Every check under the folders, those that others require first; raises `CatalogueError`."""
     found: dict[str, Check] = {}
+    folders = tuple(folders)
     for folder in folders:
         if not folder.is_dir():
             raise CatalogueError(f"{folder}: no such folder of checks")
@@ -117,7 +118,7 @@ def load_checks(folders: Iterable[Path] = (ACCEPTANCE,)) -> tuple[Check, ...]:
         for needed in check.requires:
             if needed not in found:
                 raise CatalogueError(f"{check.file}: {check.name} requires {needed!r}, which no file defines")
-    return _in_order(found)
+    return _in_order(found, workload_folders(folders))
 
 
 def subjects_asked(checks: Iterable[Check]) -> dict[str, Asks]:
@@ -199,15 +200,14 @@ def _assigns(item: ast.Assign, name: str) -> bool:
     return any(isinstance(target, ast.Name) and target.id == name for target in item.targets)
 
 
-def _stays(check: Check) -> bool:
-    folders = (WORKLOADS, check.file.parent / "workloads", check.file.parent.parent / "workloads")
+def _stays(check: Check, programs: Sequence[Path]) -> bool:
     try:
-        return any(read_shape(name, folders).stays for name in check.workloads)
+        return any(read_shape(name, programs).stays for name in check.workloads)
     except PodShapeError as error:
         raise CatalogueError(str(error)) from error
 
 
-def _in_order(found: dict[str, Check]) -> tuple[Check, ...]:
+def _in_order(found: dict[str, Check], programs: Sequence[Path]) -> tuple[Check, ...]:
     ordered: list[Check] = []
     placed: set[str] = set()
 
@@ -222,7 +222,7 @@ def _in_order(found: dict[str, Check]) -> tuple[Check, ...]:
         ordered.append(check)
 
     # Pods that stay are asked when all else has been, and what they need comes first: they hold over the whole run.
-    staying = [check for check in found.values() if _stays(check)]
+    staying = [check for check in found.values() if _stays(check, programs)]
     for needed in dict.fromkeys(name for check in staying for name in check.requires):
         place(found[needed], [])
     # And a node that is taken away is missed by whatever comes after.

@@ -64,11 +64,12 @@ def _refuse_unknown_parameters(checks: Sequence[Check], profile: Profile, folder
         for name in profile.workloads.get(check.name, {}) if check.workloads or check.experiments else ():
             if name not in known:
                 near = difflib.get_close_matches(name, known, 1)
-                raise LaunchError(
-                    f"{profile.path}: [workload.{check.name}] {name}\n"
-                    f"  expected: one of {', '.join(sorted(known))}\n"
-                    f"  found:    {name}\n"
-                    f"  next:     {f'write {near[0]}' if near else 'delete it'}: no program of the check takes it"
+                raise _refused(
+                    profile,
+                    f"[workload.{check.name}] {name}",
+                    expected=f"one of {', '.join(sorted(known))}",
+                    found=name,
+                    next_step=f"{f'write {near[0]}' if near else 'delete it'}: no program of the check takes it",
                 )
         if check.kills and profile.checks[check.name].state is not State.NOT_APPLICABLE:
             _refuse_training_without_parameters(check, profile)
@@ -79,11 +80,12 @@ def _refuse_unknown_parameters(checks: Sequence[Check], profile: Profile, folder
 def _refuse_training_without_parameters(check: Check, profile: Profile) -> None:
     """All kills share one training: without its parameters a kill would land anywhere, and be survived by luck."""
     if profile.checks[PARAMETERS_OF].state is State.NOT_APPLICABLE:
-        raise LaunchError(
-            f"{profile.path}: [checks] {check.name}\n"
-            f"  expected: {PARAMETERS_OF} to apply too, whose parameters are those of the training\n"
-            f"  found:    {PARAMETERS_OF} is not-applicable\n"
-            f"  next:     make it required, or {check.name} not-applicable too; one run can be cut down by --only"
+        raise _refused(
+            profile,
+            f"[checks] {check.name}",
+            expected=f"{PARAMETERS_OF} to apply too, whose parameters are those of the training",
+            found=f"{PARAMETERS_OF} is not-applicable",
+            next_step=f"make it required, or {check.name} not-applicable too; one run can be cut down by --only",
         )
 
 
@@ -91,12 +93,8 @@ def _refuse_node_loss(check: Check, profile: Profile) -> None:
     try:
         node_loss.read_node_loss(profile.workloads.get(check.name, {}))
     except node_loss.NodeLossError as error:
-        raise LaunchError(
-            f"{profile.path}: [workload.{check.name}] {error.key}\n"
-            f"  expected: {error.expected}\n"
-            f"  found:    {error.found}\n"
-            f"  next:     {error.next_step}"
-        ) from error
+        key = f"[workload.{check.name}] {error.key}"
+        raise _refused(profile, key, expected=error.expected, found=error.found, next_step=error.next_step) from error
 
 
 def _refuse_experiments(checks: Sequence[Check], profile: Profile) -> None:
@@ -128,20 +126,26 @@ def _refuse_unknown_claims(check: Check, workload: str, profile: Profile, folder
     if profile.checks[check.name].state is State.NOT_APPLICABLE:
         return
     if shape.rdma and profile.cluster.rdma is None:
-        raise LaunchError(
-            f"{profile.path}: [cluster.rdma]\n"
-            f"  expected: how RDMA reaches a pod, for workloads/{workload}.py of the check {check.name}\n"
-            "  found:    none\n"
-            f"  next:     add [cluster.rdma] with resource, per_node, rate_gbps and link_layer, or make {check.name} "
-            "not-applicable with a reason"
+        raise _refused(
+            profile,
+            "[cluster.rdma]",
+            expected=f"how RDMA reaches a pod, for workloads/{workload}.py of the check {check.name}",
+            found="none",
+            next_step="add [cluster.rdma] with resource, per_node, rate_gbps and link_layer, "
+            f"or make {check.name} not-applicable with a reason",
         )
     for name in shape.claims:
         if name not in profile.storage:
             near = difflib.get_close_matches(name, profile.storage, 1)
-            raise LaunchError(
-                f"{profile.path}: [storage.{name}]\n"
-                f"  expected: the storage that workloads/{workload}.py of the check {check.name} mounts\n"
-                f"  found:    {', '.join(sorted(profile.storage)) or 'no [storage] at all'}\n"
-                f"  next:     {f'rename [storage.{near[0]}]' if near else f'add [storage.{name}]'} "
-                f"with storage_class, size and access_mode, or make {check.name} not-applicable with a reason"
+            raise _refused(
+                profile,
+                f"[storage.{name}]",
+                expected=f"the storage that workloads/{workload}.py of the check {check.name} mounts",
+                found=", ".join(sorted(profile.storage)) or "no [storage] at all",
+                next_step=f"{f'rename [storage.{near[0]}]' if near else f'add [storage.{name}]'} "
+                f"with storage_class, size and access_mode, or make {check.name} not-applicable with a reason",
             )
+
+
+def _refused(profile: Profile, key: str, *, expected: str, found: str, next_step: str) -> LaunchError:
+    return LaunchError(str(ProfileError(profile.path, key, expected, found, next_step)))
