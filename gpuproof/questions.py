@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from gpuproof import gang_requests
@@ -101,15 +101,8 @@ class Questions:
 
     def kill_training(self, check: str, how: str, subject: ClusterSubject) -> Answer:
         """Have the run's training killed in this way; everything this run will ask for is one training's fate."""
-        try:
-            answer = self._pods.kill_training(how, self.nodes, lambda: self._kills_to_come(subject.name))
-        except ClusterError as error:
-            answer = JobFailure(error.reason, error.message)
-        if isinstance(answer, JobFailure):
-            self._record.failed(check, TRAINING, subject.name, None, answer)
-        else:
-            nothing = Timings(0.0, 0.0, 0.0)
-            self._record.measured(check, TRAINING, Visited(subject.name, answer.pod, -1, answer, nothing))
+        answer = _answered(lambda: self._pods.kill_training(how, self.nodes, lambda: self._kills_to_come(subject.name)))
+        self._keep(check, TRAINING, subject.name, answer, 0.0)
         if story := self._pods.story_of(how):
             self._record.log(check, subject.name, story)
         return self._verdicts.hand_out(check, subject, answer)
@@ -144,22 +137,23 @@ class Questions:
         def work() -> None:
             self._pods.gang(request, suite, nodes, gang.publish)
 
-        gang.start(work, lambda stage, subject, answer: self._gang_said(stages[stage], subject, answer), _explain)
+        def said(stage: str, subject: str, answer: Answer) -> None:
+            self._keep(stages[stage], GANG_WORKLOAD, subject, answer, time.monotonic() - self._began)
+
+        gang.start(work, said, _explain)
         return gang
 
-    def _gang_said(self, check: str, subject: str, answer: Answer) -> None:
+    def _keep(self, check: str, program: str, subject: str, answer: Answer, measured_s: float) -> None:
+        """Write down what pods said that no sweep had sent."""
         if isinstance(answer, JobFailure):
-            self._record.failed(check, GANG_WORKLOAD, subject, None, answer)
+            self._record.failed(check, program, subject, None, answer)
         else:
-            took = Timings(0.0, 0.0, time.monotonic() - self._began)
-            self._record.measured(check, GANG_WORKLOAD, Visited(subject, answer.pod, -1, answer, took))
+            took = Timings(0.0, 0.0, measured_s)
+            self._record.measured(check, program, Visited(subject, answer.pod, -1, answer, took))
 
     def try_claims(self, check: str, subject: ClusterSubject) -> Answer:
         """What became of a claim on each storage of the profile, from its making to the end of its volume."""
-        try:
-            return self._saw(check, subject, self._pods.try_claims())
-        except ClusterError as error:
-            return self._saw(check, subject, JobFailure(error.reason, error.message))
+        return self._saw(check, subject, _answered(self._pods.try_claims))
 
     def read_exporter(self, check: str, subject: NodeSubject, seen: Answer) -> Answer:
         """What the node's own metrics exporter tells of the GPUs that a pod on it saw."""
@@ -179,10 +173,7 @@ class Questions:
             return self._verdicts.hand_out(check, subject, ran)
         visits = (sweep.visits.get(subject.name) for (name, _), sweep in self._sweeps.items() if name == check)
         visited = next(visit for visit in visits if visit is not None and visit.measurement is ran)
-        try:
-            return self._saw(check, subject, self._pods.read_pull(visited, which))
-        except ClusterError as error:
-            return self._saw(check, subject, JobFailure(error.reason, error.message))
+        return self._saw(check, subject, _answered(lambda: self._pods.read_pull(visited, which)))
 
     def follow_load(self, check: str, subject: NodeSubject, load: Answer) -> Answer:
         """What the exporter told while this check's load held the GPUs, and after all of it was gone."""
@@ -297,6 +288,14 @@ class Questions:
             sweep.join(timeout_s)
         if self._gang is not None:
             self._gang.join(timeout_s)
+
+
+def _answered(ask: Callable[[], Answer]) -> Answer:
+    """What the cluster answers, or why it does not."""
+    try:
+        return ask()
+    except ClusterError as error:
+        return _explain(error)
 
 
 def _explain(error: Exception) -> JobFailure:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 from gpuproof.claim_trial import ClaimTrial
 from gpuproof.cluster.port import Cluster
@@ -17,7 +17,7 @@ from gpuproof.gang_session import GangRequest, GangSession
 from gpuproof.gang_suite import GangSuite, SuiteRequest
 from gpuproof.image_pull import pull_of
 from gpuproof.inventory import Inventory, Node
-from gpuproof.jobs import Cleanup, OnResult, RunNamespace, StartedJob, Sweeper, SweepRequest, Visited
+from gpuproof.jobs import Cleanup, OnResult, RunNamespace, StartedJob, Sweeper, SweepRequest, SweepSummary, Visited
 from gpuproof.manifests import TrainingJob
 from gpuproof.run_record import RunRecord
 from gpuproof.run_trainings import begin_trainings, training_setup
@@ -45,6 +45,7 @@ class RunPods:
         self.running: SweepRequest | None = None
         """The sweep that holds the cluster at this moment."""
         self._one_at_a_time = threading.Lock()
+        self._making = threading.Lock()
         self._namespace: RunNamespace | None = None
         self._sweeper: Sweeper | None = None
         self._trainings: Trainings | None = None
@@ -53,10 +54,20 @@ class RunPods:
     def _alone(self) -> Iterator[None]:
         """The cluster for one kind of work, in the run's namespace; raises `ClusterError` where that cannot be made."""
         with self._one_at_a_time:
+            self._be_there()
+            yield
+
+    def _be_there(self) -> None:
+        """Make the run's namespace, once, whoever comes first; the others wait for it."""
+        with self._making:
             if self._namespace is None:
                 self._namespace = RunNamespace(self._cluster, self._renderer.namespace_object())
                 self._namespace.create()
-            yield
+
+    @property
+    def _known(self) -> Inventory:
+        """The nodes as the last sweep knew them, which follows what becomes of them."""
+        return self.inventory if self._sweeper is None else self._sweeper.inventory
 
     def sweep(self, request: SweepRequest, on_result: OnResult, stop: threading.Event) -> None:
         """Run one sweep, after whatever is at work."""
@@ -68,19 +79,20 @@ class RunPods:
                 summary = self._sweeper.run(request, on_result, stop)
             finally:
                 self.running = None
-        for node, log in summary.logs.items():
-            self._record.log(request.check, node, log)
+        self._keep_logs(request, summary)
 
     def stay(self, request: SweepRequest, on_result: OnResult, stop: threading.Event) -> None:
         """Run a sweep beside whatever else is at work, from now to the end of the run."""
-        with self._alone() if self._namespace is None else nullcontext():
-            inventory = self.inventory if self._sweeper is None else self._sweeper.inventory
+        self._be_there()
 
         def started(job: StartedJob) -> None:
             self._record.job(request, job, self._renderer.namespace)
 
-        sweeper = Sweeper(self._cluster, self._renderer, inventory, on_job=started)
-        for node, log in sweeper.run(request, on_result, stop).logs.items():
+        sweeper = Sweeper(self._cluster, self._renderer, self._known, on_job=started)
+        self._keep_logs(request, sweeper.run(request, on_result, stop))
+
+    def _keep_logs(self, request: SweepRequest, summary: SweepSummary) -> None:
+        for node, log in summary.logs.items():
             self._record.log(request.check, node, log)
 
     def _job_started(self, job: StartedJob) -> None:
@@ -97,8 +109,7 @@ class RunPods:
     ) -> None:
         """Assemble the gang and do all that is asked of it; each answer goes to `publish`."""
         with self._alone():
-            inventory = self.inventory if self._sweeper is None else self._sweeper.inventory
-            session = GangSession(self._cluster, self._renderer, inventory, request, self._stop)
+            session = GangSession(self._cluster, self._renderer, self._known, request, self._stop)
             self._record.job(request.sweep, StartedJob(GANG, nodes, False), self._renderer.namespace)
             GangSuite(session, suite, nodes, publish).run()
 

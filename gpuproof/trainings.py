@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from gpuproof.cluster.port import Cluster, ClusterError
@@ -163,8 +164,7 @@ class Trainings:
         watch = TrainingWatch(self.cluster, self.renderer, self._job("reference", {"raw": False}))
         try:
             watch.start()
-            done = lambda: watch.ended or not in_one_piece(watch.lines)  # noqa: E731 - two words
-            failed = self._until(watch, done, self.setup.shape.start_within_s)
+            failed = self._until(watch, lambda: watch.ended or not in_one_piece(watch.lines))
         except ClusterError as error:
             failed = JobFailure(error.reason, error.message)
         finally:
@@ -176,8 +176,10 @@ class Trainings:
     def _kill(self, kills: Sequence[Kill]) -> None:
         shape, loss = self.setup.shape, self.setup.loss
         lost = Kill.NODE_LOST in kills
+        lose_node: Callable[[str], JobFailure | None] | None = None
         if lost and loss is not None:
             shape = replace(shape, recover_within_s=loss.recover_within_s)
+            lose_node = partial(self._take_node, loss)
         if self._reference is None:
             self._reference = self._pool.submit(self._run_reference)
         if len(self.setup.hostnames) < 2 * shape.pods:
@@ -188,7 +190,7 @@ class Trainings:
         rest = plan_rest(len(planned), shape)
         holds = [one.hold for one in (*planned, rest)]
         watch = TrainingWatch(self.cluster, self.renderer, self._job(name, {"holds": holds}))
-        training = KilledTraining(watch, shape, planned, self.stop, self.renderer.run_id, self._broke, self._take_node)
+        training = KilledTraining(watch, shape, planned, self.stop, self.renderer.run_id, self._broke, lose_node)
         try:
             watch.start()
             survived = training.run(self._wanted, lambda one: self._took(training, one))
@@ -220,11 +222,9 @@ class Trainings:
             return
         self._kill([Kill.NODE_LOST])
 
-    def _take_node(self, node: str) -> JobFailure | None:
-        if self.setup.loss is None:
-            return JobFailure(Reason.HARNESS_ERROR, "the profile names no command that takes a node away")
+    def _take_node(self, loss: NodeLoss, node: str) -> JobFailure | None:
         self.nodes_taken.append(node)
-        return self.setup.loss.take(node)
+        return loss.take(node)
 
     def _took(self, training: KilledTraining, planned: Planned) -> None:
         self._answers[planned.kill] = training.answers[planned.kill]
@@ -250,8 +250,7 @@ class Trainings:
         at_s = watch.clock()
         try:
             watch.start()
-            done = lambda: watch.ended or crashes_in_a_row(watch.lines) >= HOPELESS  # noqa: E731 - two words
-            failed = self._until(watch, done, self.setup.shape.start_within_s)
+            failed = self._until(watch, lambda: watch.ended or crashes_in_a_row(watch.lines) >= HOPELESS)
         finally:
             watch.close()
         if failed is not None:
@@ -272,7 +271,8 @@ class Trainings:
         world = int(joined.get("world", 0))
         return Measurement(WORKLOAD, run, "", watch.job.name, world, hosts, tuple(samples), dict(facts))
 
-    def _until(self, watch: TrainingWatch, happened: Callable[[], bool], within_s: float) -> JobFailure | None:
+    def _until(self, watch: TrainingWatch, happened: Callable[[], bool]) -> JobFailure | None:
+        within_s = self.setup.shape.start_within_s
         until = watch.clock() + within_s
         while not happened():
             failed = watch.broken or watch.trouble()

@@ -121,11 +121,13 @@ class Verdicts:
         return all(line is None or line.verdict is Verdict.PASS for line in lines)
 
     def check(self, name: str) -> Check:
+        """One of the run's checks, by its name."""
         return next(check for check in self.setting.checks if check.name == name)
 
     # -- after it ------------------------------------------------------------------------------------------------------
 
     def hand_out(self, check: str, subject: Subject, answer: Answer) -> Answer:
+        """Remember what a check was given about a subject: it may hold nothing else."""
         self._handed_out.setdefault((check, subject.name), []).append(answer)
         return answer
 
