@@ -26,7 +26,7 @@ from simcluster.api.podadmission import References
 from simcluster.api.podsecurity import PodSecurity
 from simcluster.api.port import AdmissionHook, Client, KubeletRegistry, Object
 from simcluster.api.quota import QuotaAdmission
-from simcluster.api.resources import Resources
+from simcluster.api.resources import Admission, Resources
 from simcluster.api.schema.openapi import OpenApi
 from simcluster.api.services import ServiceAddresses
 from simcluster.api.store import Store
@@ -41,7 +41,10 @@ HISTORY = 10_000
 
 
 class ApiServer:
-    """One simulated API server; `client` is the way in for controllers and kubelets of the same process."""
+    """One simulated API server; `client` is the way in for controllers and kubelets of the same process.
+
+    `hooks` are faults' doings at admission, `webhooks` those of the operators that are installed.
+    """
 
     def __init__(
         self,
@@ -49,6 +52,7 @@ class ApiServer:
         registry: KubeletRegistry,
         tokens: TokenTable | None = None,
         hooks: Sequence[AdmissionHook] = (),
+        webhooks: Sequence[Admission] = (),
         history: int = HISTORY,
     ) -> None:
         self.registry = registry
@@ -59,6 +63,7 @@ class ApiServer:
         self._custom = CustomKinds(self.resources)
         self._bootstrap()
         self.resources.admission += [
+            *webhooks,
             NamespaceLifecycle(self.resources),
             References(self.resources),
             LimitRanger(self.resources),
