@@ -23,10 +23,12 @@ def definition() -> Object:
     properties["amount"] = {"x-kubernetes-int-or-string": True}
     properties["free"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     spec_schema = {"type": "object", "properties": properties}
-    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec_schema}}}
+    status_schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec_schema, "status": status_schema}}}
     column = {"name": "Size", "type": "string", "jsonPath": ".spec.size"}
     version: dict[str, Any] = {"name": "v1", "served": True, "storage": True, "schema": schema}
-    version |= {"subresources": {"status": {}}, "additionalPrinterColumns": [column]}
+    done = {"name": "Done", "type": "string", "jsonPath": '.status.conditions[?(@.type=="Done")].status'}
+    version |= {"subresources": {"status": {}}, "additionalPrinterColumns": [column, done]}
     spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -48,7 +50,10 @@ async def test_a_custom_kind_lives_as_long_as_its_definition(http: Http) -> None
     patched = await http("PATCH", f"{THINGS}/t", {"spec": {"size": "small"}}, "application/merge-patch+json")
     assert patched.json["metadata"]["generation"] == 2
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
-    assert (await http("GET", THINGS, Accept=accept)).json["rows"][0]["cells"] == ["t", "small"]
+    assert (await http("GET", THINGS, Accept=accept)).json["rows"][0]["cells"] == ["t", "small", ""]
+    done = {"status": {"conditions": [{"type": "Other", "status": "False"}, {"type": "Done", "status": "True"}]}}
+    await http("PATCH", f"{THINGS}/t/status", done, "application/merge-patch+json")
+    assert (await http("GET", THINGS, Accept=accept)).json["rows"][0]["cells"] == ["t", "small", "True"]
     assert (await http("GET", "/openapi/v3/apis/example.com/v1")).status == 200
     await http("DELETE", f"{CRDS}/things.example.com")
     assert (await http("GET", THINGS)).status == 404
