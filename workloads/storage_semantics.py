@@ -139,7 +139,7 @@ def exclusions(meeting: Meeting, peers: List[str]) -> Dict[str, Dict[str, float]
     itself, and where the attempt ended in another way than a refusal: nothing was found out about it.
     """
     everybody = {*peers, meeting.me}
-    held = {way: _taken(take, _exclusive_path(meeting, way, meeting.me)) for way, take in _WAYS.items()}
+    held = {way: _taken(take, _exclusive_path(meeting, way, meeting.me), os.O_CREAT) for way, take in _WAYS.items()}
     meeting.say("holds", [way for way, descriptor in held.items() if descriptor is not None and descriptor >= 0])
     holders = meeting.wait("holds", everybody)
     granted: Dict[str, Dict[str, float]] = {way: {} for way in _WAYS}
@@ -147,7 +147,8 @@ def exclusions(meeting: Meeting, peers: List[str]) -> Dict[str, Dict[str, float]
         for peer in peers:
             granted[way][peer] = NEVER
             if way in (holders.get(peer) or []):
-                found = _taken(take, _exclusive_path(meeting, way, peer))
+                # Without O_CREAT a lock is asked for on the peer's own file, or on none.
+                found = _taken(take, _exclusive_path(meeting, way, peer), 0)
                 if found is not None:
                     granted[way][peer] = float(found >= 0)
                     _close(found)
@@ -162,16 +163,16 @@ def _exclusive_path(meeting: Meeting, way: str, node: str) -> str:
     return os.path.join(meeting.place, "%s-%s" % (way, node))
 
 
-def _flock(path: str) -> int:
-    return _locked(path, lambda descriptor: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB))
+def _flock(path: str, flags: int) -> int:
+    return _locked(path, flags, lambda descriptor: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB))
 
 
-def _record_lock(path: str) -> int:
-    return _locked(path, lambda descriptor: fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB))
+def _record_lock(path: str, flags: int) -> int:
+    return _locked(path, flags, lambda descriptor: fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB))
 
 
-def _locked(path: str, lock: Callable[[int], None]) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+def _locked(path: str, flags: int, lock: Callable[[int], None]) -> int:
+    descriptor = os.open(path, os.O_RDWR | flags, 0o666)
     try:
         lock(descriptor)
     except OSError:
@@ -180,18 +181,18 @@ def _locked(path: str, lock: Callable[[int], None]) -> int:
     return descriptor
 
 
-def _new_file(path: str) -> int:
+def _new_file(path: str, _flags: int) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
 
 
-_WAYS: Dict[str, Callable[[str], int]] = {"flock": _flock, "record_lock": _record_lock, "create": _new_file}
+_WAYS: Dict[str, Callable[[str, int], int]] = {"flock": _flock, "record_lock": _record_lock, "create": _new_file}
 _REFUSED = (errno.EAGAIN, errno.EACCES, errno.EEXIST)
 
 
-def _taken(take: Callable[[str], int], path: str) -> Optional[int]:
+def _taken(take: Callable[[str, int], int], path: str, flags: int) -> Optional[int]:
     """The open file with which it was granted, -1 where it was refused as somebody has it, None for another error."""
     try:
-        return take(path)
+        return take(path, flags)
     except OSError as error:
         return -1 if error.errno in _REFUSED else None
 

@@ -19,6 +19,7 @@ from workloads import claim_meeting, dataset_objects, dataset_staging, storage_s
 from workloads.claim_meeting import Meeting, lower_median
 from workloads.contract import Measurement
 from workloads.storage_capabilities import PROBES, WORKS, probe_all
+from workloads.storage_semantics import exclusions
 
 
 def by_metric(measurement: Measurement) -> dict[tuple[str, str], float]:
@@ -133,6 +134,14 @@ def test_nothing_is_found_out_of_a_peer_that_could_not_take_it_itself(tmp_path: 
     one, two = two_meet(tmp_path)
     assert one == {"flock": {"n2": math.inf}, "record_lock": {"n2": 0}, "create": {"n2": math.inf}}
     assert set(two["create"].values()) == set(two["flock"].values()) == {0}
+
+
+def test_the_file_of_a_peer_that_lost_it_is_not_made_anew(tmp_path: Path) -> None:
+    meeting = Meeting(str(tmp_path), "n1", 2, 0.1)
+    peer = Meeting(str(tmp_path), "n2", 2, 0.1)
+    peer.say("holds", ["flock", "record_lock"])
+    assert exclusions(meeting, ["n2"])["flock"] == {"n2": math.inf}
+    assert {path.name for path in tmp_path.glob("*lock-*")} == {"flock-n1", "record_lock-n1"}
 
 
 def test_staging_on_two_nodes_reports_every_number_that_profiles_hold(
