@@ -22,6 +22,7 @@ from gpuproof.expectation import Rdma, Storage
 from gpuproof.pod_shape import WHOLE_NODE, PodShape, parsed
 from gpuproof.podguard import OWN_ENV, touched
 from gpuproof.podpatch import PatchError, patch_template
+from gpuproof.training_owner import INDEXED_JOB, TrainingOwner
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 RUN_LABEL = "gpuproof.dev/run"
@@ -102,7 +103,7 @@ class SweepJob:
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """One Indexed Job whose pods are replaced when they are lost, and the Service that names them.
+    """Pods that are replaced when they are lost, by their `owner`, and keep their names meanwhile.
 
     `excluded` are values of `kubernetes.io/hostname`; `restarts` is how often a rank's pod may be replaced.
     """
@@ -118,6 +119,7 @@ class TrainingJob:
     params: Mapping[str, Any] = field(default_factory=dict)
     excluded: tuple[str, ...] = ()
     shape: PodShape = WHOLE_NODE
+    owner: TrainingOwner = INDEXED_JOB
 
 
 @dataclass(frozen=True)
@@ -211,21 +213,18 @@ class Renderer:
         rendered["spec"]["template"] = self._patched(template)
         return rendered
 
-    def training(self, job: TrainingJob) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The Service and the Job of a training, with the profile's patch merged into its pod template."""
+    def training(self, job: TrainingJob) -> tuple[dict[str, Any], ...]:
+        """What is created for a training, as its owner `makes` it, with the profile's patch merged into its pods."""
         labels = {**self._labels(), CHECK_LABEL: job.check, JOB_LABEL: job.name}
-        service = _render("training_service.yaml.j2", name=job.name, labels=labels, selector={JOB_LABEL: job.name})
-        rendered = _render(
-            "training.yaml.j2",
+        template = _render(
+            "training_pod.yaml.j2",
             name=job.name,
             labels=labels,
             run_id=self.run_id,
             check=job.check,
             pods=job.pods,
-            restarts=job.restarts,
+            master=job.owner.address(job.name),
             grace_s=job.grace_s,
-            active_deadline_s=job.active_deadline_s,
-            ttl_s=TTL_AFTER_FINISHED_S,
             pool=dict(self.pool),
             excluded=list(job.excluded),
             gpu_resource=self.gpu_resource,
@@ -237,8 +236,18 @@ class Renderer:
             params=escape(json.dumps(dict(job.params), sort_keys=True, separators=(",", ":"))),
             sources=sources_name(job.workload),
         )
-        rendered["spec"]["template"] = self._patched(rendered["spec"]["template"])
-        return service, rendered
+        rendered = _render(
+            job.owner.template,
+            name=job.name,
+            labels=labels,
+            selector={JOB_LABEL: job.name},
+            pods=job.pods,
+            restarts=job.restarts,
+            active_deadline_s=job.active_deadline_s,
+            ttl_s=TTL_AFTER_FINISHED_S,
+            pod_template=self._patched(template),
+        )
+        return tuple(rendered[key] for key, _ in job.owner.makes)
 
     def gang(self, job: SweepJob, secret: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """The Secret with the run's key, the headless Service that names the pods, and the Job, for a gang.
@@ -354,6 +363,7 @@ def _render(template: str, **values: Any) -> dict[str, Any]:
         loader=jinja2.FileSystemLoader(_TEMPLATES), undefined=jinja2.StrictUndefined, autoescape=False
     )
     environment.policies["json.dumps_function"] = _json_for_yaml
+    environment.policies["json.dumps_kwargs"] = {}  # not sorted: a pod's template reads as it was written
     try:
         rendered = yaml.load(environment.get_template(template).render(values), Loader=_LOADER)
     except (jinja2.TemplateError, yaml.YAMLError, TypeError) as error:

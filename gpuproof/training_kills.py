@@ -160,7 +160,7 @@ class KilledTraining:
             with contextlib.suppress(ClusterError):  # it has just ended by itself
                 _kill_ranks(self.watch.cluster, self.watch.namespace, pod.name, self.shape.python)
         until = self.clock() + _LAST_WORDS_S
-        while self.watch.speaking and self.clock() < until:
+        while self.watch.speaking(pods) and self.clock() < until:
             self.watch.take(_LOOK_S)
 
     def _kill_and_judge(
@@ -255,7 +255,7 @@ class KilledTraining:
     def _replaced_s(self, victim: RankPod) -> float | None:
         """When the pod that took this one's place was seen to run."""
         new = self.watch.pod_of(victim.index)
-        return new.running_s if new is not None and new.name != victim.name else None
+        return new.running_s if new is not None and new is not victim else None
 
     def _until(self, happened: Callable[[], bool], within_s: float, planned: Planned) -> JobFailure | None:
         """Wait for it; why it cannot happen any more, else that it did not in time."""
@@ -285,7 +285,7 @@ class KilledTraining:
     def _killed(self, planned: Planned, at_s: float, gone: Mapping[int, RankPod]) -> Killed:
         first = gone[min(gone)]
         came = self.watch.pod_of(first.index)
-        new = came if came is not None and came.name != first.name else None
+        new = came if came is not first else None
         return Killed(
             kind=str(planned.kill),
             where=planned.where,

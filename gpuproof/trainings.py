@@ -280,7 +280,8 @@ class Trainings:
                 failed = JobFailure(Reason.INTERRUPTED, "the run was interrupted before this was known")
             if failed is None and watch.clock() >= until:
                 said = f"{watch.job.name}: not done within {within_s:g} s: {watch.waiting_for()}"
-                logs = tuple(f"{pod}: {watch.log_of(pod)[-1400:]}" for pod in list(watch.pods)[:4])
+                names = [pod.name for pod in watch.pods.values()]
+                logs = tuple(f"{pod}: {watch.log_of(pod)[-1400:]}" for pod in names[:4])
                 failed = JobFailure(Reason.DEADLINE_EXCEEDED, said, logs)
             if failed is not None:
                 return failed

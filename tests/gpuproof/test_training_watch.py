@@ -29,7 +29,7 @@ def watch() -> TrainingWatch:
 def pod(name: str, index: int, state: dict[str, Any] | None = None, phase: str = "Running", node: str = "n1") -> Any:
     statuses = [{"name": "measure", "state": state}] if state else []
     return {
-        "metadata": {"name": name, "annotations": {INDEX: str(index)}},
+        "metadata": {"name": name, "uid": name, "annotations": {INDEX: str(index)}},
         "spec": {"nodeName": node} if node else {},
         "status": {"phase": phase, "containerStatuses": statuses},
     }
@@ -125,9 +125,9 @@ def test_a_pod_whose_object_vanishes_is_gone(watch: TrainingWatch) -> None:
     ],
 )
 def test_a_job_that_makes_no_more_pods_says_why(watch: TrainingWatch, status: dict[str, Any], said: str) -> None:
-    tell(watch, "jobs", WatchEvent("MODIFIED", {"metadata": {"name": "killed-1"}, "status": {}}))
+    tell(watch, "owner", WatchEvent("MODIFIED", {"metadata": {"name": "killed-1"}, "status": {}}))
     assert watch.given_up == ""
-    tell(watch, "jobs", WatchEvent("MODIFIED", {"metadata": {"name": "killed-1"}, "status": status}))
+    tell(watch, "owner", WatchEvent("MODIFIED", {"metadata": {"name": "killed-1"}, "status": status}))
     assert said in watch.given_up
     assert said in watch.waiting_for()
 
