@@ -39,6 +39,7 @@ from simcluster.node.network import AddressPool, make_bridge
 from simcluster.node.runtime import GATEWAY, Runtime
 from simcluster.node.site import base_environment, make_shim, root_plan
 from simcluster.objectstore import ObjectStore
+from simcluster.operators.installed import Operators
 from simcluster.timing import Timing
 from simcluster.topology import Mode, Pool, Topology, node_names
 
@@ -66,7 +67,13 @@ class Cluster:
         self.timing = timing
         self.registry = KubeletRegistry()
         self.tokens = TokenTable()
-        self.api = ApiServer(registry=self.registry, tokens=self.tokens, hooks=self.faults.hooks())
+        self._operators = Operators(self.topology.operators, self.topology.operator_troubles.model_dump())
+        self.api = ApiServer(
+            registry=self.registry,
+            tokens=self.tokens,
+            hooks=self.faults.hooks(),
+            webhooks=self._operators.webhooks(),
+        )
         self.kubelets: dict[str, NodeKubelet] = {}
         self._scratch = scratch
         self._load: LoadMeter | None = None
@@ -74,7 +81,13 @@ class Cluster:
         self._root_ca = ""
         self._runtime = Runtime()
         health = self.topology.remediation
-        self._controllers = ControllerManager(self.api.client, timing, health.after_s if health is not None else None)
+        self._controllers = ControllerManager(
+            self.api.client,
+            timing,
+            health.after_s if health is not None else None,
+            owned=self._operators.owned,
+            more=self._operators.controllers,
+        )
         self._hosts = HostsFiles(self.api.client)
         self._control: Control | None = None
         self._names = NameServer(lambda: {**self._hosts.names(), _API_NAME: [GATEWAY]})
@@ -83,6 +96,7 @@ class Cluster:
         """Start everything; `directory` gets the kubeconfig. The sockets are bound loopback sockets."""
         access = await self._serve(directory, tls, plain)
         await self._start_runtime()
+        await self._operators.install(self.api.client)
         await self._controllers.start(root_ca=self._root_ca)
         await self._hosts.start()
         await self._names.start(GATEWAY)

@@ -9,11 +9,12 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from simcluster.hardware.presets import PRESETS
 
 Mode = Literal["full", "light", "hollow"]
+OperatorName = Literal["jobset", "trainer", "volcano", "kueue"]
 _FOLDER = Path(__file__).resolve().parent / "topologies"
 _Count = Annotated[int, Field(ge=0)]
 _Positive = Annotated[int, Field(gt=0)]
@@ -163,9 +164,19 @@ class Remediation(_Strict):
     after_s: Annotated[float, Field(gt=0)]
 
 
+class OperatorTroubles(_Strict):
+    """How an operator of the cluster misbehaves; nothing where it works as it should."""
+
+    jobset: Literal["", "never-restarts"] = ""
+    volcano: Literal["", "never-restarts"] = ""
+    kueue: Literal["", "never-admits"] = ""
+
+
 class Topology(_Strict):
     """A whole cluster's nodes, besides the control plane's one.
 
+    `operators` are installed with their kinds; without one its kinds are not served. `operator_troubles` says how one
+    of them misbehaves.
     `dcgm` installs the metrics exporter, which looks at its GPUs every `dcgm_interval_ms`, `second_exporter` one more
     on that node, `prometheus` what scrapes them; `object_store` an HTTP store that pods reach as
     object-store.simcluster.svc; `remediation` is what declares nodes out of service that stay silent."""
@@ -178,7 +189,26 @@ class Topology(_Strict):
     prometheus: Prometheus | None = None
     object_store: bool = False
     remediation: Remediation | None = None
+    operators: list[OperatorName] = []
+    operator_troubles: OperatorTroubles = OperatorTroubles()
     pools: list[Pool]
+
+    @field_validator("operators")
+    @classmethod
+    def _check_operators(cls, names: list[OperatorName]) -> list[OperatorName]:
+        if len(set(names)) < len(names):
+            raise ValueError(f"{names!r}: name each operator once")
+        if "trainer" in names and "jobset" not in names:
+            raise ValueError(f"{names!r}: trainer makes JobSets and needs jobset beside it")
+        return names
+
+    @field_validator("operator_troubles")
+    @classmethod
+    def _check_troubles(cls, troubles: OperatorTroubles, info: ValidationInfo) -> OperatorTroubles:
+        absent = [name for name, trouble in troubles if trouble and name not in info.data.get("operators", [])]
+        if absent:
+            raise ValueError(f"not in operators: {', '.join(absent)}")
+        return troubles
 
 
 def gpu_pool(nodes: int, *, mode: Mode) -> Pool:

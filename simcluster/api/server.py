@@ -26,8 +26,9 @@ from simcluster.api.podadmission import References
 from simcluster.api.podsecurity import PodSecurity
 from simcluster.api.port import AdmissionHook, Client, KubeletRegistry, Object
 from simcluster.api.quota import QuotaAdmission
-from simcluster.api.resources import Resources
+from simcluster.api.resources import Admission, Resources
 from simcluster.api.schema.openapi import OpenApi
+from simcluster.api.schema.structural import CustomSchemas
 from simcluster.api.services import ServiceAddresses
 from simcluster.api.store import Store
 from simcluster.api.validation import validate
@@ -41,7 +42,10 @@ HISTORY = 10_000
 
 
 class ApiServer:
-    """One simulated API server; `client` is the way in for controllers and kubelets of the same process."""
+    """One simulated API server; `client` is the way in for controllers and kubelets of the same process.
+
+    `hooks` are faults' doings at admission, `webhooks` those of the operators that are installed.
+    """
 
     def __init__(
         self,
@@ -49,6 +53,7 @@ class ApiServer:
         registry: KubeletRegistry,
         tokens: TokenTable | None = None,
         hooks: Sequence[AdmissionHook] = (),
+        webhooks: Sequence[Admission] = (),
         history: int = HISTORY,
     ) -> None:
         self.registry = registry
@@ -57,8 +62,11 @@ class ApiServer:
         self.store = Store(history)
         self.resources = Resources(self.store, self.kinds, hooks)
         self._custom = CustomKinds(self.resources)
+        self._schemas = CustomSchemas(self._custom.schemas)
         self._bootstrap()
         self.resources.admission += [
+            self._schemas,
+            *webhooks,
             NamespaceLifecycle(self.resources),
             References(self.resources),
             LimitRanger(self.resources),
@@ -91,7 +99,7 @@ class ApiServer:
             tokens=self.tokens,
             authorizer=authorizer,
             reads=Reads(self.resources, self._custom),
-            writes=Writes(self.resources, Escalation(authorizer)),
+            writes=Writes(self.resources, Escalation(authorizer), self._schemas),
             subresources=Subresources(self.resources, self.registry, self.tokens),
             openapi=OpenApi(self.kinds, self._custom.schemas),
         )

@@ -5,7 +5,7 @@ Owns the graph of owners and dependents; must not know what any kind is for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -32,9 +32,15 @@ class Item:
 
 
 class GarbageCollector:
-    """Two queues: objects whose owners must be checked, and owners whose dependents must be dealt with."""
+    """Two queues: objects whose owners must be checked, and owners whose dependents must be dealt with.
 
-    def __init__(self, client: Client, timing: Timing, informers: Informers) -> None:
+    `custom` are the kinds of operators that are followed besides the built-in ones.
+    """
+
+    def __init__(
+        self, client: Client, timing: Timing, informers: Informers, custom: Mapping[tuple[str, str], str]
+    ) -> None:
+        self._resources = {**OWNED, **custom}
         self._client = client
         self._informers = informers
         self._dependents: dict[str, set[Item]] = {}
@@ -47,7 +53,7 @@ class GarbageCollector:
         self._owners: WorkQueue[Item] = WorkQueue(
             self._settle, title="gc-owners", retry_first_s=first_s, retry_max_s=max_s
         )
-        for resource in OWNED.values():
+        for resource in self._resources.values():
             informers.of(resource).on_change(partial(self._on_change, resource))
 
     def start(self) -> None:
@@ -98,9 +104,8 @@ class GarbageCollector:
             if found is not None:
                 self._owners.add(found)
 
-    @staticmethod
-    def _owner_item(owner: Object, namespace: str) -> Item | None:
-        resource = OWNED.get((owner.get("apiVersion", ""), owner.get("kind", "")))
+    def _owner_item(self, owner: Object, namespace: str) -> Item | None:
+        resource = self._resources.get((owner.get("apiVersion", ""), owner.get("kind", "")))
         if resource is None:
             return None
         return Item(resource, "" if resource == "nodes" else namespace, owner["name"], owner["uid"])

@@ -6,6 +6,7 @@ Owns their order and their shared informers; must not know what any of them does
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from simcluster.api.port import Client
@@ -40,10 +41,25 @@ class Controller(Protocol):
     async def stop(self) -> None: ...
 
 
-class ControllerManager:
-    """The controllers, scheduler included, of one simulated cluster."""
+MoreControllers = Callable[[Client, Timing, Informers, EventRecorder], Iterable[Controller]]
 
-    def __init__(self, client: Client, timing: Timing, remediate_after_s: float | None = None) -> None:
+
+class ControllerManager:
+    """The controllers, scheduler included, of one simulated cluster.
+
+    `more` builds those of operators, whose kinds must be served before `start`; between the kinds in `owned` (by
+    apiVersion and kind) owner references are followed as between the built-in ones.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        timing: Timing,
+        remediate_after_s: float | None = None,
+        *,
+        owned: Mapping[tuple[str, str], str] | None = None,
+        more: MoreControllers | None = None,
+    ) -> None:
         self._informers = Informers(client)
         self._recorder = EventRecorder(client)
         informers, recorder = self._informers, self._recorder
@@ -52,7 +68,7 @@ class ControllerManager:
             JobController(client, timing, informers, recorder),
             Scheduler(client, timing, informers, recorder),
             NamespaceController(client, timing, informers),
-            GarbageCollector(client, timing, informers),
+            GarbageCollector(client, timing, informers, owned or {}),
             TtlController(client, timing, informers),
             PodGarbageCollector(client, timing, informers),
             NodeLifecycle(client, timing, informers, recorder),
@@ -69,6 +85,8 @@ class ControllerManager:
         ]
         if remediate_after_s is not None:
             self._controllers.append(Remediation(client, timing, informers, remediate_after_s))
+        if more is not None:
+            self._controllers += more(client, timing, informers, recorder)
 
     async def start(self, root_ca: str = "") -> None:
         """Fill the caches, then start every controller. Raises ApiError where a first list fails.

@@ -50,6 +50,11 @@ def test_a_model_fills_in_what_the_file_leaves_out_and_no_more() -> None:
             "cannot be partitioned",
         ),
         ('[[pools]]\nprefix = "a"\nnodes = 1\nrdma = { resource = "ib" }', "resource"),
+        ('operators = ["slurm"]\npools = []', "operators"),
+        ('operators = ["trainer"]\npools = []', "needs jobset"),
+        ('operators = ["kueue", "kueue"]\npools = []', "once"),
+        ('operator_troubles = { kueue = "never-admits" }\npools = []', "not in operators: kueue"),
+        ('operators = ["jobset"]\noperator_troubles = { jobset = "sleeps" }\npools = []', "operator_troubles.jobset"),
         ("pools = 3 3", "not TOML"),
     ],
 )

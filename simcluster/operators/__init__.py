@@ -1,0 +1,1 @@
+"""Stand-ins of operators that a site installs into its cluster: their kinds, their webhooks and their controllers."""
