@@ -18,6 +18,7 @@ import jinja2
 import yaml
 
 from gpuproof import rdma_attachment
+from gpuproof.admission import KUEUE, LOCAL_QUEUE, QUEUE_LABEL, Queue
 from gpuproof.expectation import Rdma, Storage
 from gpuproof.pod_shape import WHOLE_NODE, PodShape, parsed
 from gpuproof.podguard import OWN_ENV, touched
@@ -120,6 +121,7 @@ class TrainingJob:
     excluded: tuple[str, ...] = ()
     shape: PodShape = WHOLE_NODE
     owner: TrainingOwner = INDEXED_JOB
+    queue: Queue | None = None
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,10 @@ class Renderer:
             storage_class=wanted.storage_class,
             size=wanted.size,
         )
+
+    def local_queue(self, cluster_queue: str) -> dict[str, Any]:
+        """By which Kueue queues the trainings of the run's namespace."""
+        return _render("training_queue.yaml.j2", name=LOCAL_QUEUE, labels=self._labels(), cluster_queue=cluster_queue)
 
     def dataset(self, objects: bytes) -> dict[str, Any]:
         """The Secret that tells pods what to stage; `objects` is what `gpuproof.dataset.handout` made."""
@@ -224,6 +230,8 @@ class Renderer:
             check=job.check,
             pods=job.pods,
             master=job.owner.address(job.name),
+            subdomain="" if job.owner.names_pods else job.name,
+            index_annotation="" if job.owner.tells_index else job.owner.index_annotation,
             grace_s=job.grace_s,
             pool=dict(self.pool),
             excluded=list(job.excluded),
@@ -236,10 +244,14 @@ class Renderer:
             params=escape(json.dumps(dict(job.params), sort_keys=True, separators=(",", ":"))),
             sources=sources_name(job.workload),
         )
+        door = {QUEUE_LABEL: LOCAL_QUEUE} if job.queue is not None and job.queue.kind is KUEUE else {}
         rendered = _render(
             job.owner.template,
             name=job.name,
             labels=labels,
+            owner_labels={**labels, **door},
+            suspended=bool(door),
+            queue=job.queue.name if job.queue is not None else "",
             selector={JOB_LABEL: job.name},
             pods=job.pods,
             restarts=job.restarts,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuproof.admission import Admission
 from gpuproof.cluster import raw
 from gpuproof.cluster.port import PODS, Cluster, ClusterError, Watch, WatchEvent
 from gpuproof.continuation import Line
@@ -20,7 +21,7 @@ from gpuproof.line_stream import LineStream, LineStreamError
 from gpuproof.manifests import JOB_LABEL, MEASURE, Renderer, TrainingJob
 from gpuproof.pod_outcome import OnTheWay, classify
 
-_OWNER = "owner"
+_OWNER, _QUEUE = "owner", "queue"
 _JOIN_S = 5.0
 _LOOK_S = 0.5
 _LOG_LINES, _LOG_BYTES = 60, 16 << 10
@@ -69,6 +70,8 @@ class TrainingWatch:
         """Why the owner makes no more pods, in its controller's words; "" while it does."""
         self.copies = 1
         """The most pods of one rank that were at work at once."""
+        self.admission = Admission(job.queue, job.name, clock)
+        """Whether its queue has let it in."""
         self._joined: Line | None = None
         self._inbox: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -85,9 +88,11 @@ class TrainingWatch:
         owners = self.cluster.watch(
             owner.owns, namespace=self.namespace, field_selector=f"metadata.name={self.job.name}"
         )
-        self._watches = [pods, owners]
-        self._run(PODS.plural, pods)
-        self._run(_OWNER, owners)
+        self.admission.begin()
+        self._follow(PODS.plural, pods)
+        self._follow(_OWNER, owners)
+        if self.job.queue is not None:
+            self._follow(_QUEUE, self.cluster.watch(self.job.queue.kind.watched, namespace=self.namespace))
 
     def close(self) -> None:
         """Delete the owner and what went with it, see its pods go, stop watching; raises nothing of the cluster's."""
@@ -121,6 +126,10 @@ class TrainingWatch:
         except queue.Empty:
             return
 
+    def clock_at_work(self) -> float:
+        """The clock without the time in the queue, which is no part of any other wait."""
+        return self.clock() - self.admission.waited_s
+
     def pod_of(self, index: int) -> RankPod | None:
         """The newest pod of an index."""
         found = [pod for pod in self.pods.values() if pod.index == index]
@@ -132,6 +141,10 @@ class TrainingWatch:
             return self.cluster.read_log(self.namespace, pod, MEASURE, tail_lines=_LOG_LINES, limit_bytes=_LOG_BYTES)
         except ClusterError as error:
             return f"(no log: {error.message})"
+
+    def _follow(self, kind: str, watch: Watch) -> None:
+        self._watches.append(watch)
+        self._run(kind, watch)
 
     def _run(self, kind: str, source: Watch | LineStream) -> None:
         thread = threading.Thread(target=self._read, args=(kind, source), name=f"training-{kind}", daemon=True)
@@ -151,7 +164,7 @@ class TrainingWatch:
             self.lines.append(item)
             self._look_for_gone_pods(item)
         elif isinstance(item, WatchEvent):
-            (self._on_owner if kind == _OWNER else self._on_pod)(item)
+            {_OWNER: self._on_owner, _QUEUE: self.admission.see}.get(kind, self._on_pod)(item)
         elif isinstance(item, ClusterError):
             self.broken = JobFailure(item.reason, f"the pods of {self.job.name} cannot be watched: {item.message}")
         elif isinstance(item, LineStreamError):
@@ -188,6 +201,7 @@ class TrainingWatch:
             return
         pod = self.pods.setdefault(uid, RankPod(name, index, now, uid))
         pod.last = obj
+        self.admission.see_pod(obj)
         self._stamp(pod, obj, now)
         running = sum(other.index == pod.index and other.runs for other in self.pods.values())
         self.copies = max(self.copies, running)
@@ -235,9 +249,14 @@ class TrainingWatch:
         pod.succeeded = phase == "Succeeded" or raw.whole(state, "terminated", "exitCode") == 0
 
     def trouble(self) -> JobFailure | None:
-        """What keeps a pod of the training from running, by its status; None where nothing does."""
+        """What keeps a pod of the training from running, by its queue or its status; None where nothing does."""
+        refused = self.admission.failure()
+        if refused is not None:
+            return refused
         for pod in self.pods.values():
-            if pod.running_s is None:
+            # Where all pods are made anew, one that is on its way may have to go with the others.
+            leaves = self.job.owner.replaces_all and raw.text(pod.last, "metadata", "deletionTimestamp")
+            if pod.running_s is None and not leaves:
                 outcome = classify(pod.last)
                 if isinstance(outcome, JobFailure):
                     return outcome
@@ -254,8 +273,7 @@ class TrainingWatch:
                 outcome = classify(pod.last)
                 trouble = outcome.trouble if isinstance(outcome, OnTheWay) else ""
                 said.append(f"{pod.name} does not run{': ' + trouble if trouble else ''}")
-        if self.given_up:
-            said.append(self.given_up)
+        said += [words for words in (self.admission.waits, self.given_up) if words]
         last = self.lines[-1].value if self.lines else {}
         shown = {key: last[key] for key in ("e", "at", "step") if key in last}
         return "; ".join([*said, f"the last line of rank 0 is {shown or 'none'}"])
