@@ -28,6 +28,7 @@ from simcluster.api.port import AdmissionHook, Client, KubeletRegistry, Object
 from simcluster.api.quota import QuotaAdmission
 from simcluster.api.resources import Admission, Resources
 from simcluster.api.schema.openapi import OpenApi
+from simcluster.api.schema.structural import CustomSchemas
 from simcluster.api.services import ServiceAddresses
 from simcluster.api.store import Store
 from simcluster.api.validation import validate
@@ -61,8 +62,10 @@ class ApiServer:
         self.store = Store(history)
         self.resources = Resources(self.store, self.kinds, hooks)
         self._custom = CustomKinds(self.resources)
+        self._schemas = CustomSchemas(self._custom.schemas)
         self._bootstrap()
         self.resources.admission += [
+            self._schemas,
             *webhooks,
             NamespaceLifecycle(self.resources),
             References(self.resources),
@@ -96,7 +99,7 @@ class ApiServer:
             tokens=self.tokens,
             authorizer=authorizer,
             reads=Reads(self.resources, self._custom),
-            writes=Writes(self.resources, Escalation(authorizer)),
+            writes=Writes(self.resources, Escalation(authorizer), self._schemas),
             subresources=Subresources(self.resources, self.registry, self.tokens),
             openapi=OpenApi(self.kinds, self._custom.schemas),
         )

@@ -6,13 +6,16 @@ Owns that table and the order: kinds first, then controllers. It must not know w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from simcluster.api.custom import CRDS
 from simcluster.api.port import Client, Object
 from simcluster.api.resources import Admission
+from simcluster.api.schema.inline import inline
 from simcluster.controllers.events import EventRecorder
 from simcluster.controllers.informers import Informers
 from simcluster.controllers.manager import Controller
@@ -58,7 +61,27 @@ class Operators:
             yield from operator.controllers(Setting(client, timing, informers, recorder, trouble, beside))
 
 
+@cache
 def definitions(operator: str) -> list[Object]:
-    """The CustomResourceDefinitions of an operator."""
-    files = sorted((_HERE / operator).glob("*.yaml"))
-    return [definition for file in files for definition in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
+    """The CustomResourceDefinitions of an operator, with what they refer to written out."""
+    return [
+        _written_out(definition) for file in sorted((_HERE / operator).glob("*.yaml")) for definition in _read(file)
+    ]
+
+
+def _read(file: Path) -> list[Any]:
+    return list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+
+
+def _written_out(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_written_out(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    reference = value.get("$ref")
+    if not isinstance(reference, str):
+        return {key: _written_out(one) for key, one in value.items()}
+    if not reference.endswith(".yaml"):
+        return inline(reference)
+    version = _read(_HERE / reference)[0]["spec"]["versions"][0]
+    return _written_out(version["schema"]["openAPIV3Schema"]["properties"]["spec"])

@@ -31,6 +31,16 @@ def at(path: str, default: Any = "") -> Cell:
     return cell
 
 
+def of_condition(kind: str, field: str) -> Cell:
+    """The cell that shows a field of the condition of that type."""
+    value = at("status.conditions")
+
+    def cell(obj: Object) -> Any:
+        return next((each.get(field, "") for each in value(obj) or () if each.get("type") == kind), "")
+
+    return cell
+
+
 def age_of(obj: Object) -> str:
     """Time since creation."""
     return age(obj["metadata"].get("creationTimestamp"))

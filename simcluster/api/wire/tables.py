@@ -5,15 +5,18 @@ Owns how both come together. It must not know HTTP.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from simcluster.api.kinds import Kind
 from simcluster.api.port import Object
-from simcluster.api.wire.cells import at
+from simcluster.api.wire.cells import at, of_condition
 from simcluster.api.wire.columns import AGE, COLUMNS, NAME, Column
 from simcluster.api.wire.durations import age
+
+_CONDITION = re.compile(r'status\.conditions\[\?\(@\.type==\\?"(\w+)\\?"\)\]\.(\w+)')
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,10 @@ def table_of(kind: Kind, extra: Sequence[Column] = ()) -> Table:
 
 
 def custom_column(spec: Mapping[str, Any]) -> Column:
-    """A column of additionalPrinterColumns; simple JSON paths only."""
-    cell = at(str(spec["jsonPath"]).lstrip("."))
+    """A column of additionalPrinterColumns; of JSON paths the simple ones, and those to a condition by its type."""
+    path = str(spec["jsonPath"]).lstrip(".")
+    chosen = _CONDITION.fullmatch(path)
+    cell = of_condition(chosen[1], chosen[2]) if chosen else at(path)
     if spec.get("type") == "date":
         shown = cell
         return Column(spec["name"], lambda obj: age(shown(obj) or None), wide=bool(spec.get("priority")))

@@ -19,6 +19,7 @@ from simcluster.api.kinds import Kind
 from simcluster.api.port import ApiError, Object
 from simcluster.api.resources import Resources
 from simcluster.api.schema.check import check
+from simcluster.api.schema.structural import CustomSchemas
 from simcluster.api.selectors import Selection
 from simcluster.api.store import Entry
 from simcluster.api.wire import codec, options
@@ -39,8 +40,9 @@ _ORPHAN_WARNING = (
 class Writes:
     """Carries out writes on the store."""
 
-    def __init__(self, resources: Resources, escalation: Escalation) -> None:
+    def __init__(self, resources: Resources, escalation: Escalation, custom: CustomSchemas) -> None:
         self._resources = resources
+        self._custom = custom
         self._escalation = escalation
         self._apply = ServerSideApply(resources)
 
@@ -51,9 +53,8 @@ class Writes:
         obj = self._checked(call, kind, obj, body)
         return events.to_core(obj) if kind.storage == "events" else obj
 
-    @staticmethod
-    def _checked(call: Call, kind: Kind, obj: Object, body: bytes) -> Object:
-        checked, unknown = check(kind, obj)
+    def _checked(self, call: Call, kind: Kind, obj: Object, body: bytes) -> Object:
+        checked, unknown = self._custom.fit(kind, obj) if kind.custom else check(kind, obj)
         validation = call.query.get("fieldValidation") or "Warn"
         if validation == "Ignore":
             return checked

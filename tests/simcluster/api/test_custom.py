@@ -15,7 +15,8 @@ THINGS = "/apis/example.com/v1/namespaces/default/things"
 def definition() -> Object:
     """A namespaced kind with a status and a printed column."""
     names = {"plural": "things", "kind": "Thing", "shortNames": ["th"]}
-    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object"}}}}
+    spec_schema = {"type": "object", "properties": {"size": {"type": "string"}}}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec_schema}}}
     column = {"name": "Size", "type": "string", "jsonPath": ".spec.size"}
     version: dict[str, Any] = {"name": "v1", "served": True, "storage": True, "schema": schema}
     version |= {"subresources": {"status": {}}, "additionalPrinterColumns": [column]}

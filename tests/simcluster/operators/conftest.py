@@ -1,4 +1,4 @@
-"""A control plane in this process with operators installed, and the small kubelet that acts by script."""
+"""A control plane with all operators of this stand-in installed, and a small kubelet that acts by script."""
 
 from __future__ import annotations
 
@@ -11,34 +11,29 @@ from simcluster.api.server import ApiServer
 from simcluster.controllers.manager import ControllerManager
 from simcluster.operators.installed import Operators
 from simcluster.timing import Timing
-from tests.simcluster.controllers.world import World
+from tests.simcluster.controllers.world import Gate, World
 
 SCALE = 0.02
 
 
 @pytest.fixture
-def operators() -> tuple[str, ...]:
-    """The operators that are installed; a module names its own."""
-    return ()
+def operators() -> Operators:
+    """Which operators are installed, and how they misbehave."""
+    return Operators(["jobset", "trainer"], {})
 
 
 @pytest.fixture
-def troubles() -> dict[str, str]:
-    """How they misbehave; not at all."""
-    return {}
-
-
-@pytest.fixture
-async def world(operators: tuple[str, ...], troubles: dict[str, str]) -> AsyncIterator[World]:
-    """The cluster with controllers and operators running and no node yet."""
+async def world(operators: Operators) -> AsyncIterator[World]:
+    """The cluster with controllers running and one node."""
     timing = Timing(scale=SCALE)
-    installed = Operators(operators, troubles)
-    server = ApiServer(registry=KubeletRegistry(), webhooks=installed.webhooks())
-    await installed.install(server.client)
-    manager = ControllerManager(server.client, timing, owned=installed.owned, more=installed.controllers)
-    world = World(server.client, timing)
+    gate = Gate()
+    server = ApiServer(registry=KubeletRegistry(), hooks=[gate], webhooks=operators.webhooks())
+    await operators.install(server.client)
+    manager = ControllerManager(server.client, timing, owned=operators.owned, more=operators.controllers)
+    world = World(server.client, timing, gate=gate)
     await manager.start()
     await world.start()
+    await world.node("n1")
     yield world
     await world.stop()
     await manager.stop()

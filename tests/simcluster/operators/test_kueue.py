@@ -8,6 +8,7 @@ import pytest
 
 from simcluster.api.port import ApiError, Object
 from simcluster.controllers import fields
+from simcluster.operators.installed import Operators
 from simcluster.operators.kueue import words
 from tests.simcluster.controllers.world import NS, Act, World, pod_spec
 
@@ -17,18 +18,17 @@ NO_FLAVORS = "couldn't assign flavors to pod set main"
 
 
 @pytest.fixture
-def operators() -> tuple[str, ...]:
-    """Only Kueue."""
-    return ("kueue",)
+def operators() -> Operators:
+    """Kueue beside what it may queue."""
+    return Operators(["jobset", "kueue"], {})
 
 
 @pytest.fixture
 async def queued(world: World) -> World:
-    """A queue with four GPUs, a flavor of labelled nodes, and two such nodes; pods run until they are deleted."""
+    """A queue with four GPUs, a flavor of labelled nodes, two such nodes beside n1; pods run until they are deleted."""
     world.act = lambda _pod: Act(run_s=None, start_s=0.1)
-    for name in ("n1", "n2"):
+    for name in ("n2", "n3"):
         await world.node(name, gpus=4, labels={"pool": "train"})
-    await world.node("other")
     await create(world, words.FLAVORS, "ResourceFlavor", "gpus", "", nodeLabels={"pool": "train"})
     await create(world, words.CLUSTER_QUEUES, "ClusterQueue", "tests", "", **queue_spec(gpus=4))
     await create(world, words.LOCAL_QUEUES, "LocalQueue", "lq", NS, clusterQueue="tests")
@@ -124,7 +124,7 @@ async def test_a_job_is_born_suspended_runs_on_its_flavors_nodes_and_gives_its_q
         "resourceUsage": {"nvidia.com/gpu": "4"},
     }
     pods = await until_pods(queued, "first", 4)
-    assert {fields.node_of(pod) for pod in pods} <= {"n1", "n2"}
+    assert {fields.node_of(pod) for pod in pods} <= {"n2", "n3"}
     why = f"{NO_FLAVORS}: insufficient unused quota for nvidia.com/gpu in flavor gpus, 1 more needed"
     await until_condition(queued, second, "QuotaReserved", "False", "Pending", why)
     counts = {"pendingWorkloads": 1, "reservingWorkloads": 1, "admittedWorkloads": 1}
