@@ -5,6 +5,7 @@ Owns when a Workload is admitted, refused or evicted; must not know owners or po
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 
 from simcluster.api.port import ApiError, Client, Object
@@ -35,6 +36,9 @@ class Admitting:
         self._local_queues = informers.of(words.LOCAL_QUEUES)
         self._flavors = informers.of(words.FLAVORS)
         self._namespaces = informers.of("namespaces")
+        self._numbers = itertools.count()
+        self._order: dict[str, int] = {}
+        """By uid: in which order they were heard of, since creation stamps have whole seconds."""
         self._written: dict[str, Object] = {}
         """What was written and is perhaps not heard of yet: quota must not be given twice meanwhile."""
         for informer in (self._workloads, self._queues, self._local_queues, self._flavors, self._namespaces):
@@ -51,11 +55,13 @@ class Admitting:
     def _on_change(self, old: Object | None, new: Object | None) -> None:
         if new is None and old is not None:
             self._written.pop(fields.uid(old), None)
+            self._order.pop(fields.uid(old), None)
         self._queue.add_after(ALL, self._settle_s)
 
     def _newest(self) -> list[Object]:
         found = []
         for workload in self._workloads.items.values():
+            self._order.setdefault(fields.uid(workload), next(self._numbers))
             written = self._written.get(fields.uid(workload))
             if written is not None and fields.version(written) > fields.version(workload):
                 found.append(written)
@@ -74,7 +80,7 @@ class Admitting:
         flavors = {fields.name(flavor): flavor for flavor in self._flavors.items.values()}
         used = {name: quota.used_in(name, workloads) for _, name in self._queues.items}
         blocked: set[str] = set()
-        for workload in sorted(filter(shapes.waits, workloads), key=_rank):
+        for workload in sorted(filter(shapes.waits, workloads), key=self._rank):
             await self._consider(workload, flavors, used, blocked)
 
     def _must_leave(self, workload: Object) -> tuple[str, str] | None:
@@ -111,6 +117,10 @@ class Admitting:
             used[name][key] = used[name].get(key, 0) + value
         self._tell(workload, words.RESERVED, f"Quota reserved in ClusterQueue {name}")
         self._tell(workload, words.ADMITTED, f"Admitted by ClusterQueue {name}")
+
+    def _rank(self, workload: Object) -> tuple[int, str, int]:
+        priority = int(fields.spec(workload).get("priority") or 0)
+        return -priority, str(fields.meta(workload)["creationTimestamp"]), self._order[fields.uid(workload)]
 
     def _queue_of(self, workload: Object, flavors: Mapping[str, Object]) -> tuple[Object | None, str]:
         """The ClusterQueue that may admit it now, or the reason why none may."""
@@ -171,12 +181,3 @@ def inactive(queue: Object, flavors: Iterable[str]) -> tuple[str, str] | None:
 
 def _queue_name(workload: Object) -> str:
     return str(fields.spec(workload).get("queueName") or "")
-
-
-def _rank(workload: Object) -> tuple[int, str, int]:
-    return (
-        -int(fields.spec(workload).get("priority") or 0),
-        str(fields.meta(workload).get("creationTimestamp", "")),
-        # Stamps have whole seconds; what was written first has the lower version.
-        fields.version(workload),
-    )

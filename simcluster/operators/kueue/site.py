@@ -14,6 +14,7 @@ from simcluster.operators.kueue.workload import API_VERSION
 
 CLUSTER_QUEUE = "gpuproof-tests"
 FLAVOR = "simulated-gpus"
+NOT_COUNTED = frozenset({"pods", "hugepages-1Gi", "hugepages-2Mi"})
 TENANT = "tenant"
 """The namespace of those who hold the quota."""
 
@@ -23,6 +24,8 @@ def queue_objects(labels: dict[str, str], capacities: Sequence[dict[str, str]]) 
     total: dict[str, int] = {}
     for capacity in capacities:
         for resource, text in capacity.items():
+            if resource in NOT_COUNTED:
+                continue
             total[resource] = total.get(resource, 0) + amount(resource, text)
     quotas = [{"name": name, "nominalQuota": text_of(name, value)} for name, value in total.items()]
     group = {"coveredResources": list(total), "flavors": [{"name": FLAVOR, "resources": quotas}]}

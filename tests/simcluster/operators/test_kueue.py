@@ -10,9 +10,11 @@ from simcluster.api.port import ApiError, Object
 from simcluster.controllers import fields
 from simcluster.operators.installed import Operators
 from simcluster.operators.kueue import words
+from simcluster.operators.kueue.site import CLUSTER_QUEUE, TENANT, holder_objects, queue_objects
 from tests.simcluster.controllers.world import NS, Act, World, pod_spec
 
 JOBS = "jobs.batch"
+JOB_SETS = "jobsets.jobset.x-k8s.io"
 API = "kueue.x-k8s.io/v1beta1"
 NO_FLAVORS = "couldn't assign flavors to pod set main"
 
@@ -198,3 +200,50 @@ async def test_one_that_somebody_lets_run_is_suspended_again(queued: World) -> N
 async def test_a_local_queue_stays_with_its_cluster_queue(queued: World) -> None:
     with pytest.raises(ApiError, match="field is immutable"):
         await queued.client.patch(words.LOCAL_QUEUES, "lq", {"spec": {"clusterQueue": "other"}}, NS)
+
+
+def job_set(name: str) -> Object:
+    spec = {"parallelism": 2, "completions": 2, "template": {"spec": pod_spec(gpus=1)}}
+    metadata = {"name": name, "labels": {words.QUEUE_KEY: "lq"}}
+    replicated = [{"name": "node", "replicas": 2, "template": {"spec": spec}}]
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": metadata,
+        "spec": {"replicatedJobs": replicated},
+    }
+
+
+async def test_a_job_set_is_queued_as_one_and_its_jobs_with_it(queued: World) -> None:
+    owner = await queued.client.create(JOB_SETS, job_set("set"), NS)
+    assert owner["spec"]["suspend"] is True
+    workload = await until_condition(queued, owner, "Admitted", "True")
+    assert fields.name(workload).startswith("jobset-set-")
+    [assignment] = workload["status"]["admission"]["podSetAssignments"]
+    assert (assignment["name"], assignment["count"]) == ("node", 4)
+    pods = [pod for name in ("set-node-0", "set-node-1") for pod in await until_pods(queued, name, 2)]
+    assert {pod["spec"]["nodeSelector"]["pool"] for pod in pods} == {"train"}
+    assert len((await queued.client.list(words.WORKLOADS, NS)).items) == 1
+    await queued.client.patch(words.LOCAL_QUEUES, "lq", {"spec": {"stopPolicy": "HoldAndDrain"}}, NS)
+    await until_condition(queued, owner, "Evicted", "True", "LocalQueueStopped")
+    await until_condition(queued, owner, "Admitted", "False", "NoReservation")
+    stopped = await queued.client.get(JOB_SETS, "set", NS)
+    assert stopped["spec"]["suspend"] is True
+    inner = stopped["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    assert "nodeSelector" not in inner["spec"]
+    await queued.client.delete(JOB_SETS, "set", NS)
+    await queued.until(lambda: queued.gone(words.WORKLOADS, fields.name(workload)))
+
+
+async def test_quota_that_somebody_else_holds_admits_nothing(queued: World) -> None:
+    await queued.client.create("namespaces", {"metadata": {"name": TENANT}})
+    site = queue_objects({"pool": "train"}, [{"nvidia.com/gpu": "4", "cpu": "8", "pods": "110"}] * 2)
+    for resource, obj in [*site, *holder_objects(site[-1][1])]:
+        await queued.client.create(resource, obj, obj["metadata"].get("namespace"))
+    used = [{"name": "nvidia.com/gpu", "total": "8", "borrowed": "0"}, {"name": "cpu", "total": "16", "borrowed": "0"}]
+    usage = [{"name": "simulated-gpus", "resources": used}]
+    await status_of(queued, words.CLUSTER_QUEUES, CLUSTER_QUEUE, None, admittedWorkloads=1, flavorsUsage=usage)
+    await create(queued, words.LOCAL_QUEUES, "LocalQueue", "mine", NS, clusterQueue=CLUSTER_QUEUE)
+    waiting = await job(queued, "waiting", gpus=1, queue="mine")
+    why = f"{NO_FLAVORS}: insufficient unused quota for nvidia.com/gpu in flavor simulated-gpus, 1 more needed"
+    await until_condition(queued, waiting, "QuotaReserved", "False", "Pending", why)
