@@ -20,12 +20,13 @@ from simcluster.controllers.events import EventRecorder
 from simcluster.controllers.informers import Informers
 from simcluster.controllers.manager import Controller
 from simcluster.operators.jobset.operator import JOBSET
+from simcluster.operators.kueue.operator import KUEUE
 from simcluster.operators.operator import Operator, Setting
 from simcluster.operators.trainer.operator import TRAINER
 from simcluster.timing import Timing
 
 _HERE = Path(__file__).resolve().parent
-_OPERATORS: tuple[Operator, ...] = (JOBSET, TRAINER)
+_OPERATORS: tuple[Operator, ...] = (JOBSET, TRAINER, KUEUE)
 
 
 class Operators:
@@ -54,9 +55,10 @@ class Operators:
         self, client: Client, timing: Timing, informers: Informers, recorder: EventRecorder
     ) -> Iterator[Controller]:
         """The operators' controllers, built and not started."""
+        beside = frozenset(operator.name for operator in self._operators)
         for operator in self._operators:
             trouble = self._troubles.get(operator.name, "")
-            yield from operator.controllers(Setting(client, timing, informers, recorder, trouble))
+            yield from operator.controllers(Setting(client, timing, informers, recorder, trouble, beside))
 
 
 @cache

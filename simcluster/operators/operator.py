@@ -18,13 +18,17 @@ from simcluster.timing import Timing
 
 @dataclass(frozen=True)
 class Setting:
-    """What an operator's controllers work with; `trouble` is the misbehaviour the topology names, or ''."""
+    """What an operator's controllers work with; `trouble` is the misbehaviour the topology names, or ''.
+
+    `beside` are the names of all operators of the cluster: what one of them serves may be looked at.
+    """
 
     client: Client
     timing: Timing
     informers: Informers
     recorder: EventRecorder
     trouble: str = ""
+    beside: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
