@@ -13,7 +13,7 @@ import fcntl
 import hashlib
 import os
 import time
-from typing import Dict, List, Set, Tuple
+from typing import Callable, Dict, List, Optional, Set, Tuple
 
 from workloads.claim_meeting import Meeting, claim_root, lower_median, meeting_place
 from workloads.contract import Fact, Measurement, Sample, emit, identity, leave_on_sigterm, of_one_pod, parameters
@@ -57,7 +57,7 @@ def between(
     peers = sorted(met - {meeting.me})
     trips = round_trips(meeting, peers)
     wrong = {peer: wrong_payload(meeting, peer) for peer in peers}
-    granted = locks_granted(meeting, peers)
+    granted = exclusions(meeting, peers)
     facts["race_error"] = races(meeting, rounds)
     meeting.say("end")
     meeting.wait("end", met)
@@ -65,7 +65,9 @@ def between(
     for metric, unit, by_peer in (
         ("visibility_round_trip", "s", trips),
         ("peer_content_wrong", "count", wrong),
-        ("peer_lock_granted", "count", granted),
+        ("peer_lock_granted", "count", granted["flock"]),
+        ("peer_record_lock_granted", "count", granted["record_lock"]),
+        ("peer_create_granted", "count", granted["create"]),
     ):
         values = list(by_peer.values())
         samples.append(Sample(metric, lower_median(values) if values else NEVER, unit, {"statistic": "median"}))
@@ -130,39 +132,73 @@ def round_trips(meeting: Meeting, peers: List[str]) -> Dict[str, float]:
     return trips
 
 
-def locks_granted(meeting: Meeting, peers: List[str]) -> Dict[str, float]:
-    """For each peer, 1 where its exclusive flock was granted here as well while it held it, else 0.
+def exclusions(meeting: Meeting, peers: List[str]) -> Dict[str, Dict[str, float]]:
+    """By what excludes others, for each peer: 1 where this node was granted what that peer had at that moment, else 0.
 
-    Infinite for a peer that held none: nothing was found out about it.
+    A flock, a record lock (fcntl), and the creation of a file that must be new. Infinite for a peer that had nothing
+    itself, and where the attempt ended in another way than a refusal: nothing was found out about it.
     """
-    path = os.path.join(meeting.place, "lock-%s")
-    held = _take(path % meeting.me, os.O_CREAT)
-    meeting.say("locked", held >= 0)
-    holders = {name for name, holds in meeting.wait("locked", {*peers, meeting.me}).items() if holds}
-    granted = {}
-    for peer in peers:
-        taken = _take(path % peer) if peer in holders else -1
-        granted[peer] = float(taken >= 0) if peer in holders else NEVER
-        if taken >= 0:
-            os.close(taken)
+    everybody = {*peers, meeting.me}
+    held = {way: _taken(take, _exclusive_path(meeting, way, meeting.me)) for way, take in _WAYS.items()}
+    meeting.say("holds", [way for way, descriptor in held.items() if descriptor is not None and descriptor >= 0])
+    holders = meeting.wait("holds", everybody)
+    granted: Dict[str, Dict[str, float]] = {way: {} for way in _WAYS}
+    for way, take in _WAYS.items():
+        for peer in peers:
+            granted[way][peer] = NEVER
+            if way in (holders.get(peer) or []):
+                found = _taken(take, _exclusive_path(meeting, way, peer))
+                if found is not None:
+                    granted[way][peer] = float(found >= 0)
+                    _close(found)
     meeting.say("tried")
-    meeting.wait("tried", {*peers, meeting.me})
-    if held >= 0:
-        os.close(held)
+    meeting.wait("tried", everybody)
+    for descriptor in held.values():
+        _close(descriptor)
     return granted
 
 
-def _take(path: str, flags: int = 0) -> int:
+def _exclusive_path(meeting: Meeting, way: str, node: str) -> str:
+    return os.path.join(meeting.place, "%s-%s" % (way, node))
+
+
+def _flock(path: str) -> int:
+    return _locked(path, lambda descriptor: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB))
+
+
+def _record_lock(path: str) -> int:
+    return _locked(path, lambda descriptor: fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB))
+
+
+def _locked(path: str, lock: Callable[[int], None]) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        descriptor = os.open(path, os.O_RDWR | flags, 0o666)
-    except OSError:
-        return -1
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(descriptor)
     except OSError:
         os.close(descriptor)
-        return -1
+        raise
     return descriptor
+
+
+def _new_file(path: str) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+
+
+_WAYS: Dict[str, Callable[[str], int]] = {"flock": _flock, "record_lock": _record_lock, "create": _new_file}
+_REFUSED = (errno.EAGAIN, errno.EACCES, errno.EEXIST)
+
+
+def _taken(take: Callable[[str], int], path: str) -> Optional[int]:
+    """The open file with which it was granted, -1 where it was refused as somebody has it, None for another error."""
+    try:
+        return take(path)
+    except OSError as error:
+        return -1 if error.errno in _REFUSED else None
+
+
+def _close(descriptor: Optional[int]) -> None:
+    if descriptor is not None and descriptor >= 0:
+        os.close(descriptor)
 
 
 def races(meeting: Meeting, rounds: int) -> str:

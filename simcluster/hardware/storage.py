@@ -26,6 +26,7 @@ class Settings:
 
     `hide_s`: a new file appears on other nodes so late. `lose_every`: each n-th written file is gone after a close that
     reported success. `stale`: every use gives ESTALE. `no_rename`: ENOTSUP; `no_lock`: ENOLCK; `full`: ENOSPC.
+    `local_lock`: locks are granted by the node alone; `local_create`: so is O_EXCL of a file that another node made.
     `full_after_bytes`: a process gets ENOSPC after writing so much. `flip_every`: one bit of each n-th large read is
     wrong. `no_attach`: as if the volume were attached to another node. `apart`: this node does not share its rates.
     """
@@ -38,6 +39,8 @@ class Settings:
     stale: bool = False
     no_rename: bool = False
     no_lock: bool = False
+    local_lock: bool = False
+    local_create: bool = False
     full: bool = False
     full_after_bytes: float = 0.0
     flip_every: int = 0
@@ -66,7 +69,14 @@ _NAMES = {
     "burst-mib": ("burst_bytes", 2.0**20),
     "visible-after-s": ("hide_s", 1.0),
 }
-_SWITCHES = {"stale": "stale", "no-rename": "no_rename", "no-lock": "no_lock", "full": "full"}
+_SWITCHES = {
+    "stale": "stale",
+    "no-rename": "no_rename",
+    "no-lock": "no_lock",
+    "local-lock": "local_lock",
+    "local-create": "local_create",
+    "full": "full",
+}
 
 
 def from_parameters(parameters: Mapping[str, str], annotations: Mapping[str, str]) -> Settings:

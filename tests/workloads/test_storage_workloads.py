@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +26,9 @@ def by_metric(measurement: Measurement) -> dict[tuple[str, str], float]:
         (sample.metric, ",".join(f"{key}={value}" for key, value in sorted(sample.at.items()))): sample.value
         for sample in measurement.samples
     }
+
+
+GRANTED = ("peer_lock_granted", "peer_record_lock_granted", "peer_create_granted")
 
 
 def on_nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -97,8 +103,36 @@ def test_a_pod_that_meets_nobody_has_a_bad_number_and_not_a_good_one(
     on_nodes(monkeypatch, tmp_path)
     found = by_metric(storage_semantics.measure(nodes=2, entries=3, rounds=1, payload_bytes=10, meeting_s=0.1))
     assert found["nodes_met", ""] == 1
-    for metric in ("visibility_round_trip", "peer_content_wrong", "peer_lock_granted"):
+    for metric in ("visibility_round_trip", "peer_content_wrong", *GRANTED):
         assert found[metric, "statistic=median"] == math.inf
+
+
+def two_meet(tmp_path: Path) -> list[dict[str, dict[str, float]]]:
+    """What two nodes find of each other's exclusions; in processes of their own, as a record lock is a process's."""
+    program = (
+        "import json, sys\nfrom workloads.claim_meeting import Meeting\n"
+        "from workloads.storage_semantics import exclusions\n"
+        "me, peer, place = sys.argv[1:]\nprint(json.dumps(exclusions(Meeting(place, me, 2, 20.0), [peer])))"
+    )
+    pods = [
+        subprocess.Popen([sys.executable, "-c", program, me, peer, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        for me, peer in (("n1", "n2"), ("n2", "n1"))
+    ]
+    return [json.loads(pod.communicate(timeout=60)[0]) for pod in pods]
+
+
+def test_what_one_node_has_is_refused_to_the_other(tmp_path: Path) -> None:
+    one, two = two_meet(tmp_path)
+    assert one == {"flock": {"n2": 0}, "record_lock": {"n2": 0}, "create": {"n2": 0}}
+    assert two == {"flock": {"n1": 0}, "record_lock": {"n1": 0}, "create": {"n1": 0}}
+
+
+def test_nothing_is_found_out_of_a_peer_that_could_not_take_it_itself(tmp_path: Path) -> None:
+    (tmp_path / "create-n2").touch()
+    (tmp_path / "flock-n2").mkdir()
+    one, two = two_meet(tmp_path)
+    assert one == {"flock": {"n2": math.inf}, "record_lock": {"n2": 0}, "create": {"n2": math.inf}}
+    assert set(two["create"].values()) == set(two["flock"].values()) == {0}
 
 
 def test_staging_on_two_nodes_reports_every_number_that_profiles_hold(

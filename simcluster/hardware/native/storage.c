@@ -40,7 +40,7 @@ struct volume {
     dev_t device;
     double bytes_per_s[2], burst_bytes, hide_s, full_after_bytes;
     unsigned long lose_every, flip_every;
-    int stale, no_rename, no_lock, full, apart;
+    int stale, no_rename, no_lock, local_lock, local_create, full, apart;
     _Atomic uint64_t process_written, large_reads; /* by this process: a limit and faults of its node alone */
     int shared_apart;
     struct shared *shared;
@@ -53,6 +53,8 @@ static struct timespec read_at;
 static int64_t checked_ns;
 /* By descriptor: 0 unknown, 1 of no volume, 2 + index of its volume; and whether it was written to. */
 static unsigned char known[DESCRIPTORS], dirty[DESCRIPTORS];
+/* By descriptor: 1 + that of the file of its node alone on which its locks really are, 0 none. */
+static int locked_beside[DESCRIPTORS];
 
 #define REAL(name, type, ...) \
     static type (*real)(__VA_ARGS__); \
@@ -135,6 +137,8 @@ static void read_line(const char *line, struct volume *v) {
     v->stale = number(line, "stale") != 0;
     v->no_rename = number(line, "no_rename") != 0;
     v->no_lock = number(line, "no_lock") != 0;
+    v->local_lock = number(line, "local_lock") != 0;
+    v->local_create = number(line, "local_create") != 0;
     v->full = number(line, "full") != 0;
     v->full_after_bytes = number(line, "full_after_bytes");
     v->flip_every = (unsigned long)number(line, "flip_every");
@@ -191,7 +195,10 @@ static struct volume *of_fd(int fd) {
 }
 
 static void forget(int fd) {
-    if (fd >= 0 && fd < DESCRIPTORS) known[fd] = dirty[fd] = 0;
+    if (fd < 0 || fd >= DESCRIPTORS) return;
+    known[fd] = dirty[fd] = 0;
+    if (locked_beside[fd]) real_close(locked_beside[fd] - 1);
+    locked_beside[fd] = 0;
 }
 
 static int fail(int code) {
@@ -229,6 +236,16 @@ static void own(struct volume *v, ino_t inode) {
         if (symlink(v->node, path) != 0) errno = saved;
     }
     errno = saved;
+}
+
+/* Whether this node takes the file to be one that it has made; with O_CREAT, from now on it does. */
+static int made_here(struct volume *v, ino_t inode, int flags) {
+    char path[PATH_BYTES + 192];
+    int fd;
+    snprintf(path, sizeof path, "%s/made-%s-%llu", v->control, v->node, (unsigned long long)inode);
+    fd = real_open(path, O_RDONLY | O_CLOEXEC | flags, 0666);
+    if (fd >= 0) real_close(fd);
+    return fd >= 0;
 }
 
 /* A file that another node has written a moment ago is not there yet. */
@@ -283,6 +300,7 @@ static int opened(int fd, int flags, int existed, const char *path, int dirfd) {
     if ((flags & O_CREAT) && !existed) {
         if (v->full) return real_close(fd), forget(fd), unlinkat(dirfd, path, 0), fail(ENOSPC);
         own(v, st.st_ino);
+        if (v->local_create) made_here(v, st.st_ino, O_CREAT);
     } else if (hidden(&st)) {
         return real_close(fd), forget(fd), fail(ENOENT);
     }
@@ -299,6 +317,24 @@ static int exists(int dirfd, const char *path, int flags) {
     return there;
 }
 
+/* Whether a file is new is decided by this node alone: one that another node has made is opened as if it were not there. */
+static int creating(int dirfd, const char *path, int flags) {
+    struct stat st;
+    struct volume *v;
+    int saved = errno;
+    REAL("fstatat", int, int, const char *, struct stat *, int);
+    if ((flags & (O_CREAT | O_EXCL)) != (O_CREAT | O_EXCL)) return flags;
+    if (real(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode)) {
+        v = of_device(st.st_dev);
+        if (v && v->local_create && !made_here(v, st.st_ino, 0)) {
+            made_here(v, st.st_ino, O_CREAT);
+            flags &= ~O_EXCL;
+        }
+    }
+    errno = saved;
+    return flags;
+}
+
 #define MODE(flags)                                  \
     mode_t mode = 0;                                 \
     if ((flags) & (O_CREAT | __O_TMPFILE)) {         \
@@ -311,17 +347,18 @@ static int exists(int dirfd, const char *path, int flags) {
 int open(const char *path, int flags, ...) {
     MODE(flags)
     int existed = exists(AT_FDCWD, path, flags);
-    return opened(real_open(path, flags, mode), flags, existed, path, AT_FDCWD);
+    return opened(real_open(path, creating(AT_FDCWD, path, flags), mode), flags, existed, path, AT_FDCWD);
 }
 int open64(const char *path, int flags, ...) {
     MODE(flags)
     int existed = exists(AT_FDCWD, path, flags);
+    flags = creating(AT_FDCWD, path, flags);
     return opened(real_open(path, flags | O_LARGEFILE, mode), flags, existed, path, AT_FDCWD);
 }
 static int open_at(int dirfd, const char *path, int flags, mode_t mode) {
     REAL("openat", int, int, const char *, int, ...);
     int existed = exists(dirfd, path, flags);
-    return opened(real(dirfd, path, flags, mode), flags, existed, path, dirfd);
+    return opened(real(dirfd, path, creating(dirfd, path, flags), mode), flags, existed, path, dirfd);
 }
 int openat(int dirfd, const char *path, int flags, ...) {
     MODE(flags)
@@ -498,19 +535,35 @@ static int no_lock(int fd) {
     struct volume *v = of_fd(fd);
     return v && v->no_lock;
 }
+/* Where locks are: on the file, or beside it on a file of this node alone, of which no other node hears. */
+static int locks_of(int fd) {
+    char path[PATH_BYTES + 192];
+    struct volume *v = of_fd(fd);
+    struct stat st;
+    int beside;
+    if (!v || !v->local_lock || fd >= DESCRIPTORS) return fd;
+    if (!locked_beside[fd]) {
+        if (real_fstat(fd, &st) != 0) return fd;
+        snprintf(path, sizeof path, "%s/locks-%s-%llu", v->control, v->node, (unsigned long long)st.st_ino);
+        beside = real_open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (beside < 0) return fd;
+        locked_beside[fd] = beside + 1;
+    }
+    return locked_beside[fd] - 1;
+}
 int flock(int fd, int operation) {
     REAL("flock", int, int, int);
-    return no_lock(fd) ? fail(ENOLCK) : real(fd, operation);
+    return no_lock(fd) ? fail(ENOLCK) : real(locks_of(fd), operation);
 }
 int lockf(int fd, int command, off_t size) {
     REAL("lockf", int, int, int, off_t);
-    return no_lock(fd) ? fail(ENOLCK) : real(fd, command, size);
+    return no_lock(fd) ? fail(ENOLCK) : real(locks_of(fd), command, size);
 }
 static int control(const char *name, int fd, int command, void *argument) {
     int (*real)(int, int, ...) = (int (*)(int, int, ...))dlsym(RTLD_NEXT, name);
     int locks = command == F_SETLK || command == F_SETLKW || command == F_OFD_SETLK || command == F_OFD_SETLKW;
     if (locks && no_lock(fd)) return fail(ENOLCK);
-    return real(fd, command, argument);
+    return real(locks ? locks_of(fd) : fd, command, argument);
 }
 int fcntl(int fd, int command, ...) {
     va_list arguments;

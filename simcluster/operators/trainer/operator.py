@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 from simcluster.controllers.manager import Controller
 from simcluster.operators.operator import Operator, Setting
+from simcluster.operators.trainer import words
+from simcluster.operators.trainer.controller import TrainJobController
+from simcluster.operators.trainer.webhook import admit
 
 
-def _controllers(_setting: Setting) -> Sequence[Controller]:
-    return []
+def _controllers(setting: Setting) -> Sequence[Controller]:
+    return [TrainJobController(setting)]
 
 
-TRAINER = Operator("trainer", _controllers)
+TRAINER = Operator("trainer", _controllers, owned={(words.API_VERSION, words.KIND): words.RESOURCE}, webhooks=[admit])

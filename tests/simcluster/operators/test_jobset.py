@@ -156,7 +156,10 @@ async def test_one_failed_job_restarts_all_until_the_most_restarts_are_reached(w
 )
 async def test_a_policy_says_what_ends_a_jobset(world: World, policy: Object | None, reason: str) -> None:
     world.act = lambda _pod: Act(run_s=0.5, code=1)
-    await make(world, replicated(), **({} if policy is None else {"failurePolicy": policy}))
+    if policy is None:
+        await make(world, replicated())
+    else:
+        await make(world, replicated(), failurePolicy=policy)
     status = await status_when(world, lambda status: "terminalState" in status)
     assert [(each["type"], each["reason"]) for each in status["conditions"]] == [("Failed", reason)]
     assert status["restarts"] == 0

@@ -216,6 +216,30 @@ def test_faults_give_the_errors_of_real_file_systems(
     assert told in ns.log("p")
 
 
+def test_what_excludes_others_can_stay_on_its_node(ns: Namespace) -> None:
+    claim(ns, local_lock="true", local_create="true")
+    program = """
+import fcntl, os, sys, time
+def attempt(name, act):
+    try: act()
+    except OSError as error: print(name, "refused")
+    else: print(name, "granted")
+held = open("locked", "a")
+attempt("new", lambda: os.open("new", os.O_CREAT | os.O_EXCL | os.O_RDWR))
+attempt("again", lambda: os.open("new", os.O_CREAT | os.O_EXCL | os.O_RDWR))
+attempt("flock", lambda: fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB))
+attempt("twice", lambda: fcntl.flock(open("locked"), fcntl.LOCK_EX | fcntl.LOCK_NB))
+attempt("record", lambda: fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB))
+"""
+    first = program + "sys.stdout.flush()\ntime.sleep(3600)"
+    user(ns, "one", first, wait=False)
+    ns.until("one", lambda pod: pod["status"]["phase"] == "Running", "runs")
+    wait_for(lambda: len(ns.log("one").splitlines()) == 5, "the first pod holds what it could have")
+    assert terminated(user(ns, "two", program, node="gpu-02"))["exitCode"] == 0
+    told = ["new granted", "again refused", "flock granted", "twice refused", "record granted"]
+    assert ns.log("one").splitlines() == ns.log("two").splitlines() == told
+
+
 def test_a_shell_meets_them_too(ns: Namespace) -> None:
     claim(ns, no_rename="true")
     user(ns, "p", "echo x > a; mv a b; cat a; echo y > /tmp/y; mv /tmp/y /tmp/z; cat /tmp/z")
