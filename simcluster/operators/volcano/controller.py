@@ -6,17 +6,16 @@ beside it.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Sequence
 
 from simcluster.api.port import ApiError, Object
 from simcluster.controllers import clock, fields
 from simcluster.controllers.requests import delete_if_there
-from simcluster.controllers.workloads.children import Children, Key, PodHands, write_status
+from simcluster.controllers.workloads.children import Children, Key, PodHands
 from simcluster.controllers.workqueue import WorkQueue
 from simcluster.operators.operator import Setting
 from simcluster.operators.volcano import pods, spec, words
-from simcluster.operators.volcano.phases import ENDED, ENDING, count, following
+from simcluster.operators.volcano.phases import ENDING, count, following
 from simcluster.operators.volcano.policy import Happening, action_for
 
 _SOFT = frozenset({"Succeeded", "Failed"})
@@ -95,7 +94,9 @@ class JobController:
         if phase != "Succeeded":
             return ""
         task = fields.labels(new).get(words.TASK_KEY)
-        mates = [p for p in self._children.of({"metadata": {"uid": job_uid}}) if fields.labels(p)[words.TASK_KEY] == task]
+        mates = [
+            p for p in self._children.of({"metadata": {"uid": job_uid}}) if fields.labels(p)[words.TASK_KEY] == task
+        ]
         return words.TASK_COMPLETED if all(fields.phase(mate) == "Succeeded" for mate in mates) else ""
 
     async def _sync(self, key: Key) -> None:
@@ -123,6 +124,8 @@ class JobController:
 
     async def _act(self, job: Object, action: str, what: Happening) -> Object:
         phase = spec.phase_of(job)
+        if phase == "Restarting":
+            return await self._act_again(job, action, what)
         if phase not in {"Pending", "Running"}:
             return job
         if action in ENDING:
@@ -137,9 +140,18 @@ class JobController:
         self._recorder.record(words.COMPONENT, job, "Normal", "ExecuteAction", message)
         if action == words.RESTART_JOB:
             return await self._kill(job, "Restarting", keep=_SOFT if last else frozenset())
-        mine = [pod for pod in self._pods(job) if _aimed_at(action, what, pod)]
-        await self._delete(job, mine)
+        await self._delete(job, [pod for pod in self._pods(job) if _aimed_at(action, what, pod)])
         return await self._write(job, "Restarting")
+
+    async def _act_again(self, job: Object, action: str, what: Happening) -> Object:
+        """While it restarts already: further pods may have to go, and no further retry is counted."""
+        if action not in words.RESTARTS:
+            return job
+        mine = [pod for pod in self._pods(job) if not fields.deleting(pod)]
+        if action == words.RESTART_JOB:
+            return await self._kill(job, "Restarting", keep=frozenset()) if mine else job
+        await self._delete(job, [pod for pod in mine if _aimed_at(action, what, pod)])
+        return job
 
     async def _kill(self, job: Object, phase: str, *, keep: Collection[str]) -> Object:
         """End its pods but those in phases to keep, and what its plugins made; the next ones have the next version."""

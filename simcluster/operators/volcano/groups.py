@@ -58,6 +58,10 @@ class GroupController:
             await self._make_default_queue()
         members = self._members()
         free = self._free()
+        for key, group in self._groups.items.items():
+            let_in = fields.status(group).get("phase") == "Inqueue"
+            if let_in and not any(map(fields.node_of, members.get(key, []))):
+                free.subtract(_needed(group))
         for key, group in sorted(self._groups.items.items(), key=lambda item: fields.version(item[1])):
             status = self._status_of(group, members.get(key, []), free)
             await write_status(self._client, words.GROUPS, group, status)
@@ -120,10 +124,7 @@ class GroupController:
         queue = self._queues.items.get(("", name))
         if queue is None or fields.status(queue).get("state") != "Open":
             return f"queue {name} is not open"
-        needed = {
-            resource: amount(resource, text)
-            for resource, text in (fields.spec(group).get("minResources") or {}).items()
-        }
+        needed = _needed(group)
         missing = sorted(resource for resource, value in needed.items() if value > free[resource])
         if missing:
             return f"resource in cluster is overused: {', '.join(missing)}"
@@ -136,6 +137,12 @@ class GroupController:
         phases = Counter(fields.status(group).get("phase", "Pending") for group in groups)
         counts = {word: phases[word.capitalize()] for word in ("pending", "inqueue", "running", "unknown")}
         return {"state": fields.status(queue).get("state") or "Open", **counts}
+
+
+def _needed(group: Object) -> dict[str, int]:
+    return {
+        resource: amount(resource, text) for resource, text in (fields.spec(group).get("minResources") or {}).items()
+    }
 
 
 def _condition(kind: str, reason: str, message: str, before: list[Object]) -> Object:
