@@ -160,7 +160,9 @@ class Managing:
                 await self._client.get(words.FLAVORS, flavor)
                 for flavor in dict.fromkeys((each.get("flavors") or {}).values())
             ]
-        changed = kind.templated(owner, lambda name, template: _with_flavors(template, flavors.get(name, [])))
+        changed = kind.templated(
+            owner, lambda name, template: _with_flavors(template, flavors.get(name, [])), list(assigned)
+        )
         await self._client.update(kind.resource, with_suspend(changed, value=False))
         queue = shapes.admission_of(workload)["clusterQueue"]
         self._tell(kind, owner, "Started", f"Admitted by clusterQueue {queue}")
@@ -172,7 +174,9 @@ class Managing:
         if workload is None:
             return owner
         before = {each.name: each for each in shapes.pod_sets_of(workload)}
-        restored = kind.templated(owner, lambda name, template: _restored(before.get(name), template, kind))
+        restored = kind.templated(
+            owner, lambda name, template: _restored(before.get(name), template, kind), list(before)
+        )
         return await self._client.update(kind.resource, restored)
 
     async def _write(self, workload: Object, status: Object) -> None:

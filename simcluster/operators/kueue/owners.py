@@ -5,11 +5,12 @@ Pure: owns these differences; must not know a client or a queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from simcluster.api.port import Object
 from simcluster.controllers import fields
+from simcluster.operators.kueue import words
 from simcluster.operators.kueue.workload import PodSet
 
 Template = Callable[[str, Object], Object]
@@ -20,8 +21,8 @@ Template = Callable[[str, Object], Object]
 class OwnerKind:
     """One kind. `operator` is the one that must be there for it; `ends` are conditions and the reason they stand for.
 
-    `sets` reads the pod sets, `templated` exchanges the templates (both of the object, or for a TrainJob of what was
-    made from it), `active` tells whether pods are still there.
+    `sets` reads the pod sets (from the object of the same name of the resource `sets_from`, where that is given),
+    `templated` exchanges the templates of the named pod sets, `active` tells whether pods are still there.
     """
 
     resource: str
@@ -30,7 +31,7 @@ class OwnerKind:
     operator: str
     ends: Mapping[str, str]
     sets: Callable[[Object], list[PodSet]]
-    templated: Callable[[Object, Template], Object]
+    templated: Callable[[Object, Template, Sequence[str]], Object]
     active: Callable[[Object], bool]
     sets_from: str = ""
 
@@ -67,7 +68,7 @@ def _job_sets(job: Object) -> list[PodSet]:
     return [PodSet("main", _count(job["spec"]), job["spec"]["template"])]
 
 
-def _job_templated(job: Object, change: Template) -> Object:
+def _job_templated(job: Object, change: Template, _names: Sequence[str]) -> Object:
     return {**job, "spec": {**job["spec"], "template": change("main", job["spec"]["template"])}}
 
 
@@ -81,7 +82,7 @@ def _job_set_sets(job_set: Object) -> list[PodSet]:
     return found
 
 
-def _job_set_templated(job_set: Object, change: Template) -> Object:
+def _job_set_templated(job_set: Object, change: Template, _names: Sequence[str]) -> Object:
     changed = []
     for each in job_set["spec"].get("replicatedJobs") or ():
         inner = each["template"]["spec"]
@@ -90,27 +91,16 @@ def _job_set_templated(job_set: Object, change: Template) -> Object:
     return {**job_set, "spec": {**job_set["spec"], "replicatedJobs": changed}}
 
 
-def _train_job_templated(train_job: Object, change: Template) -> Object:
+def _train_job_templated(train_job: Object, change: Template, names: Sequence[str]) -> Object:
     """What is asked of a template beside others goes into overrides, the only place that a TrainJob has for it."""
-    kept = [each for each in train_job["spec"].get("podTemplateOverrides") or () if not _ours(each)]
-    added = []
-    for name in NODE_SETS:
-        spec = change(name, {"spec": {}})["spec"]
-        asked = {key: spec[key] for key in ("nodeSelector", "tolerations") if spec.get(key)}
+    spec = dict(train_job["spec"])
+    overrides = [each for each in spec.pop("podTemplateOverrides", ()) if each.get("manager") != words.MANAGER]
+    for name in names:
+        changed = change(name, {"spec": {}})["spec"]
+        asked = {key: changed[key] for key in ("nodeSelector", "tolerations") if changed.get(key)}
         if asked:
-            added.append({"targetJobs": [{"name": name}], "spec": asked})
-    spec = {name: value for name, value in train_job["spec"].items() if name != "podTemplateOverrides"}
-    overrides = [*kept, *added]
+            overrides.append({"manager": words.MANAGER, "targetJobs": [{"name": name}], "spec": asked})
     return {**train_job, "spec": {**spec, **({"podTemplateOverrides": overrides} if overrides else {})}}
-
-
-NODE_SETS = ("node",)
-"""The replicated jobs of a TrainJob's runtime that train."""
-
-
-def _ours(override: Object) -> bool:
-    targets = [target.get("name") for target in override.get("targetJobs") or ()]
-    return targets == list(NODE_SETS) and set(override.get("spec") or {}) <= {"nodeSelector", "tolerations"}
 
 
 def _job_active(job: Object) -> bool:

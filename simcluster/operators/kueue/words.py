@@ -15,6 +15,8 @@ FLAVORS: Final = "resourceflavors.kueue.x-k8s.io"
 QUEUE_KEY: Final = "kueue.x-k8s.io/queue-name"
 JOB_UID_KEY: Final = "kueue.x-k8s.io/job-uid"
 FINALIZER: Final = "kueue.x-k8s.io/resource-in-use"
+MANAGER: Final = "kueue.x-k8s.io/manager"
+"""By whom an override of a TrainJob was put there."""
 
 SCHEDULER: Final = "kueue-admission"
 """The component named in events about admission."""

@@ -15,6 +15,7 @@ from tests.simcluster.controllers.world import NS, Act, World, pod_spec
 
 JOBS = "jobs.batch"
 JOB_SETS = "jobsets.jobset.x-k8s.io"
+TRAIN_JOBS = "trainjobs.trainer.kubeflow.org"
 API = "kueue.x-k8s.io/v1beta1"
 NO_FLAVORS = "couldn't assign flavors to pod set main"
 
@@ -22,7 +23,7 @@ NO_FLAVORS = "couldn't assign flavors to pod set main"
 @pytest.fixture
 def operators() -> Operators:
     """Kueue beside what it may queue."""
-    return Operators(["jobset", "kueue"], {})
+    return Operators(["jobset", "trainer", "kueue"], {})
 
 
 @pytest.fixture
@@ -233,6 +234,31 @@ async def test_a_job_set_is_queued_as_one_and_its_jobs_with_it(queued: World) ->
     assert "nodeSelector" not in inner["spec"]
     await queued.client.delete(JOB_SETS, "set", NS)
     await queued.until(lambda: queued.gone(words.WORKLOADS, fields.name(workload)))
+
+
+async def test_a_train_job_is_queued_as_one_with_all_that_is_made_of_it(queued: World) -> None:
+    replicated = job_set("set")["spec"]["replicatedJobs"][0] | {"replicas": 1}
+    replicated["template"]["metadata"] = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
+    template = {"spec": {"replicatedJobs": [replicated]}}
+    runtime = {"kind": "TrainingRuntime", "metadata": {"name": "rt"}, "spec": {"template": template}}
+    api = {"apiVersion": "trainer.kubeflow.org/v1alpha1"}
+    await queued.client.create("trainingruntimes.trainer.kubeflow.org", {**api, **runtime}, NS)
+    spec = {"runtimeRef": {"name": "rt", "kind": "TrainingRuntime"}, "trainer": {"numNodes": 3}}
+    metadata = {"name": "tj", "labels": {words.QUEUE_KEY: "lq"}}
+    owner = await queued.client.create(TRAIN_JOBS, {**api, "kind": "TrainJob", "metadata": metadata, "spec": spec}, NS)
+    assert owner["spec"]["suspend"] is True
+    workload = await until_condition(queued, owner, "Admitted", "True")
+    assert fields.name(workload).startswith("trainjob-tj-")
+    assert workload["status"]["admission"]["podSetAssignments"][0]["resourceUsage"] == {"nvidia.com/gpu": "3"}
+    pods = await until_pods(queued, "tj-node-0", 3)
+    assert {pod["spec"]["nodeSelector"]["pool"] for pod in pods} == {"train"}
+    assert len((await queued.client.list(words.WORKLOADS, NS)).items) == 1
+    await queued.client.patch(words.CLUSTER_QUEUES, "tests", {"spec": {"stopPolicy": "HoldAndDrain"}})
+    await until_condition(queued, owner, "Admitted", "False", "NoReservation")
+    stopped = await queued.client.get(TRAIN_JOBS, "tj", NS)
+    assert (stopped["spec"]["suspend"], "podTemplateOverrides" in stopped["spec"]) == (True, False)
+    await queued.client.patch(words.CLUSTER_QUEUES, "tests", {"spec": {"stopPolicy": "None"}})
+    await until_pods(queued, "tj-node-0", 3)
 
 
 async def test_quota_that_somebody_else_holds_admits_nothing(queued: World) -> None:
