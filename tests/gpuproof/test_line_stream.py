@@ -180,3 +180,16 @@ def pod_of(name: str) -> dict[str, Any]:
     spec = {"containers": [container], "volumes": volumes, "restartPolicy": "Never"}
     spec["tolerations"] = [{"operator": "Exists"}]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def test_another_pod_of_the_same_name_is_not_read_as_this_one() -> None:
+    ended = Connection(line(1) + "\n")
+    cluster = Logs({}, connections=[ended, Connection(line(1, '{"n":7}') + "\n")])
+    uid = pods.pod("pod-0")["metadata"]["uid"]
+    with pytest.raises(LineStreamError) as caught:
+        list(LineStream(cluster, "ns", "pod-0", "measure", uid="an-earlier-one", patience=HASTY))
+    assert caught.value.reason is Reason.POD_DELETED
+    cluster.connections = [ended, Connection(line(1, '{"n":7}') + "\n")]
+    with pytest.raises(LineStreamError) as caught:
+        list(LineStream(cluster, "ns", "pod-0", "measure", uid=uid, patience=HASTY))
+    assert caught.value.reason is Reason.MALFORMED_MEASUREMENT, "the same pod, whose container began anew"
