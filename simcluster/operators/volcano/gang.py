@@ -32,8 +32,8 @@ class Gang:
             return f"pod group {name} not found"
         least = int(fields.spec(group).get("minMember") or 0)
         mates = [each for each in self._pods.items.values() if self._counts(each, pod.namespace, name)]
-        placed = sum(bool(fields.node_of(each)) for each in mates)
-        waiting = [each for each in mates if not fields.node_of(each)]
+        waiting = [each for each in mates if not fields.node_of(each) and not snapshot.holds(fields.uid(each))]
+        placed = len(mates) - len(waiting)
         if placed >= least:
             return ""
         room = self._trial([pod_info(each) for each in waiting], snapshot, filters)

@@ -213,6 +213,7 @@ async def test_a_gang_waits_until_all_of_it_fits(ready: World) -> None:
     assert fields.name(group).startswith("huge-")
     await ready.node("n2")
     await job_when(ready, phase("Running", running=3))
+    assert sorted(map(fields.node_of, await ready.pods())) in (["n1", "n1", "n2"], ["n1", "n2", "n2"])
     assert "pending" not in fields.status(await ready.client.get(words.JOBS, "huge", NS))
 
 
