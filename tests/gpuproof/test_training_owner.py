@@ -1,4 +1,5 @@
-"""Whose a training's pods are: what each owner is asked for, how it says that it gave up, and what a profile may say."""
+# ruff: noqa: ARG002  (it implements a port; not every argument matters)
+"""Whose a training's pods are: what each owner is asked for, how it says that it gave up, what a profile may say."""
 
 from __future__ import annotations
 
@@ -66,9 +67,8 @@ def test_a_set_of_jobs_is_made_anew_as_a_whole_and_not_pod_by_pod(owner: Trainin
     spec = job_spec(owner)
     assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 2, 2)
     assert (spec["backoffLimit"], spec["podReplacementPolicy"]) == (0, "Failed"), "its first lost pod fails the Job"
-    policy = (made(owner)[-1]["spec"] if owner is JOB_SET else made(owner)[0]["spec"]["template"]["spec"])[
-        "failurePolicy"
-    ]
+    outer = made(owner)[-1]["spec"] if owner is JOB_SET else made(owner)[0]["spec"]["template"]["spec"]
+    policy = outer["failurePolicy"]
     assert policy["maxRestarts"] == 20
     assert policy["rules"] == [{"action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]}]
     assert env(owner)["GPUPROOF_MASTER"] == "killed-1-node-0-0.killed-1"

@@ -138,12 +138,11 @@ def test_a_deleted_pod_is_gone_and_its_namesake_is_not(watch: TrainingWatch) -> 
 
 def test_a_pod_that_has_to_go_with_the_others_before_it_ran_is_no_trouble() -> None:
     renderer = Renderer("r1", "ns", {}, "nvidia.com/gpu", PodSettings.from_mapping({"image": "i"}))
-    refused = {"terminated": {"exitCode": 1, "reason": "ContainerCannotRun", "message": "m"}}
+    refused = {"waiting": {"reason": "ErrImagePull", "message": "manifest unknown"}}
     for owner, deleted, troubled in ((JOB_SET, True, False), (JOB_SET, False, True), (INDEXED_JOB, True, True)):
         job = TrainingJob("killed-1", "checkpoint_x", "training", 2, 2, 20, 30, 900, owner=owner)
         gang = TrainingWatch(ToyCluster({}), renderer, job)
-        leaving = pod("a", 1, phase="Failed")
-        leaving["status"]["containerStatuses"] = [{"name": "init", "state": refused}]
+        leaving = pod("a", 1, refused, "Pending")
         leaving["metadata"] |= {"deletionTimestamp": "now"} if deleted else {}
         pods(gang, leaving)
         assert (gang.trouble() is not None) == troubled, (owner.word, deleted)
