@@ -31,10 +31,9 @@ class Assigned:
 
 @dataclass(frozen=True)
 class Refused:
-    """Why it does not fit; `never` where it is more than the queue has at all."""
+    """Why it does not fit."""
 
     message: str
-    never: bool
 
 
 def usage_of(workload: Object) -> Usage:
@@ -86,12 +85,11 @@ def assign(workload: Object, queue: Object, flavors: Mapping[str, Object], used:
                     break
                 reasons.append(why)
             else:
-                never = not any("unused" in reason for reason in reasons)
-                return Refused(_sentence(pod_set, ", ".join(reasons)), never)
+                return Refused(_sentence(pod_set, ", ".join(reasons)))
         uncovered = sorted(wanted.keys() - chosen.keys())
         if uncovered:
             reasons = [f"resource {resource} unavailable in ClusterQueue" for resource in uncovered]
-            return Refused(_sentence(pod_set, ", ".join(reasons)), never=True)
+            return Refused(_sentence(pod_set, ", ".join(reasons)))
         _add(taken, {(flavor, resource): wanted[resource] for resource, flavor in chosen.items()})
         assignments.append(
             {

@@ -15,6 +15,7 @@ from simcluster.controllers.workloads.children import Children, Key, PodHands
 from simcluster.controllers.workqueue import WorkQueue
 from simcluster.operators.operator import Setting
 from simcluster.operators.volcano import pods, spec, words
+from simcluster.operators.volcano.happenings import Happenings
 from simcluster.operators.volcano.phases import ENDING, count, following
 from simcluster.operators.volcano.policy import Happening, action_for
 
@@ -33,13 +34,10 @@ class JobController:
         self._queue: WorkQueue[Key] = WorkQueue(
             self._sync, title="volcano-jobs", retry_first_s=timing.s(0.5), retry_max_s=timing.s(60.0), workers=2
         )
-        self._happened: dict[Key, list[Happening]] = {}
-        self._told: set[str] = set()
-        """Pods whose going is no news: this controller deleted them, or it was heard of already."""
         self._children = Children(informers, "pods", "Job", lambda _key: None)
         self._hands = PodHands(setting.client, setting.recorder, words.COMPONENT, self._children)
+        self._happenings = Happenings(informers, self._children, self._wake)
         self._groups = informers.of(words.GROUPS)
-        informers.of("pods").on_change(self._on_pod)
         informers.of(words.JOBS).on_change(self._on_job)
         self._groups.on_change(self._on_group)
 
@@ -51,11 +49,14 @@ class JobController:
         """Stop all work."""
         await self._queue.stop()
 
+    def _wake(self, key: Key, news: bool) -> None:
+        self._queue.add_after(key, 0.0 if news else self._lag_s)
+
     def _on_job(self, old: Object | None, new: Object | None) -> None:
         if new is not None:
             self._queue.add(fields.key(new))
         elif old is not None:
-            self._happened.pop(fields.key(old), None)
+            self._happenings.take(fields.key(old))
 
     def _on_group(self, old: Object | None, new: Object | None) -> None:
         group = new or old
@@ -63,48 +64,12 @@ class JobController:
         if group is not None and ref is not None and ref.get("apiVersion") == words.API_VERSION:
             self._queue.add((fields.namespace(group), ref["name"]))
 
-    def _on_pod(self, old: Object | None, new: Object | None) -> None:
-        pod = new or old
-        ref = fields.controller_of(pod) if pod is not None else None
-        if pod is None or ref is None or ref.get("apiVersion") != words.API_VERSION:
-            return
-        key = (fields.namespace(pod), ref["name"])
-        event = self._event_of(old, new, ref["uid"])
-        if event:
-            self._happened.setdefault(key, []).append(_happening(event, pod))
-        if new is None:
-            self._told.discard(fields.uid(pod))
-        if event:
-            self._queue.add(key)
-        else:
-            self._queue.add_after(key, self._lag_s)
-
-    def _event_of(self, old: Object | None, new: Object | None, job_uid: str) -> str:
-        pod = new or old
-        if pod is None or fields.uid(pod) in self._told:
-            return ""
-        if new is None or fields.deleting(new):
-            self._told.add(fields.uid(pod))
-            return words.POD_EVICTED
-        phase = fields.phase(new)
-        if old is None or fields.phase(old) == phase:
-            return ""
-        if phase == "Failed":
-            return words.POD_FAILED
-        if phase != "Succeeded":
-            return ""
-        task = fields.labels(new).get(words.TASK_KEY)
-        mates = [
-            p for p in self._children.of({"metadata": {"uid": job_uid}}) if fields.labels(p)[words.TASK_KEY] == task
-        ]
-        return words.TASK_COMPLETED if all(fields.phase(mate) == "Succeeded" for mate in mates) else ""
-
     async def _sync(self, key: Key) -> None:
-        happened = self._happened.pop(key, [])
+        happened = self._happenings.take(key)
         try:
             await self._settle(key, happened)
         except ApiError:
-            self._happened[key] = [*happened, *self._happened.get(key, [])]
+            self._happenings.put_back(key, happened)
             raise
 
     async def _settle(self, key: Key, happened: Sequence[Happening]) -> None:
@@ -172,7 +137,7 @@ class JobController:
     async def _delete(self, job: Object, gone: Sequence[Object]) -> None:
         for pod in gone:
             if not fields.deleting(pod):
-                self._told.add(fields.uid(pod))
+                self._happenings.expect_end_of(pod)
                 await self._hands.delete(job, pod)
 
     async def _advance(self, job: Object) -> None:
@@ -246,20 +211,6 @@ class JobController:
         if fields.status(stored) == status:
             return stored
         return await self._client.update(words.JOBS, job, subresource="status")
-
-
-def _happening(event: str, pod: Object) -> Happening:
-    notes = fields.notes(pod)
-    states = [each.get("state") or {} for each in fields.status(pod).get("containerStatuses") or ()]
-    codes = [int((state.get("terminated") or {}).get("exitCode") or 0) for state in states]
-    return Happening(
-        event=event,
-        task=notes.get(words.TASK_KEY, ""),
-        pod=fields.name(pod),
-        uid=fields.uid(pod),
-        version=int(notes.get(words.VERSION_KEY) or 0),
-        exit_code=next(iter(codes), 0) if event == words.POD_FAILED else 0,
-    )
 
 
 def _aimed_at(action: str, what: Happening, pod: Object) -> bool:

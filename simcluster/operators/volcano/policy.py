@@ -20,7 +20,6 @@ class Happening:
 
     event: str
     task: str
-    pod: str
     uid: str
     version: int
     exit_code: int = 0

@@ -8,9 +8,11 @@ import pytest
 
 from simcluster.api.port import ApiError, Object
 from simcluster.controllers import fields
+from simcluster.installed import install
 from simcluster.operators.installed import Operators
 from simcluster.operators.kueue import words
-from simcluster.operators.kueue.site import CLUSTER_QUEUE, TENANT, holder_objects, queue_objects
+from simcluster.operators.kueue.site import CLUSTER_QUEUE
+from simcluster.topology import Topology
 from tests.simcluster.controllers.world import NS, Act, World, pod_spec
 
 JOBS = "jobs.batch"
@@ -174,8 +176,8 @@ async def test_a_drained_queue_suspends_again_and_what_it_gave_is_taken_out_of_t
     assert pod["spec"]["nodeSelector"] == {"pool": "train"}
     await queued.client.patch(words.CLUSTER_QUEUES, "tests", {"spec": {"stopPolicy": "HoldAndDrain"}})
     await until_condition(queued, first, "Evicted", "True", "ClusterQueueStopped", "The ClusterQueue is stopped")
-    stopped = await until_suspended(queued, "first", value=True)
     waiting = await until_condition(queued, first, "Admitted", "False", "NoReservation")
+    stopped = await until_suspended(queued, "first", value=True)
     assert "admission" not in waiting["status"]
     assert "nodeSelector" not in stopped["spec"]["template"]["spec"]
     await queued.until(lambda: queued.gone("pods", fields.name(pod)))
@@ -262,14 +264,20 @@ async def test_a_train_job_is_queued_as_one_with_all_that_is_made_of_it(queued: 
 
 
 async def test_quota_that_somebody_else_holds_admits_nothing(queued: World) -> None:
-    await queued.client.create("namespaces", {"metadata": {"name": TENANT}})
-    site = queue_objects({"pool": "train"}, [{"nvidia.com/gpu": "4", "cpu": "8", "pods": "110"}] * 2)
-    for resource, obj in [*site, *holder_objects(site[-1][1])]:
-        await queued.client.create(resource, obj, obj["metadata"].get("namespace"))
-    used = [{"name": "nvidia.com/gpu", "total": "8", "borrowed": "0"}, {"name": "cpu", "total": "16", "borrowed": "0"}]
-    usage = [{"name": "simulated-gpus", "resources": used}]
-    await status_of(queued, words.CLUSTER_QUEUES, CLUSTER_QUEUE, None, admittedWorkloads=1, flavorsUsage=usage)
-    await create(queued, words.LOCAL_QUEUES, "LocalQueue", "mine", NS, clusterQueue=CLUSTER_QUEUE)
-    waiting = await job(queued, "waiting", gpus=1, queue="mine")
+    pool = {"prefix": "gpu-", "nodes": 2, "mode": "hollow", "gpu": {"count": 4}, "labels": {"pool": "train"}}
+    topology = {"name": "t", "operators": ["kueue"], "operator_troubles": {"kueue": "never-admits"}, "pools": [pool]}
+    for name in ("gpu-01", "gpu-02"):
+        await queued.node(name, gpus=4)
+    await install(queued.client, Topology.model_validate(topology))
+    flavor = await queued.client.get(words.FLAVORS, "simulated-gpus")
+    assert flavor["spec"] == {"nodeLabels": {"pool": "train"}}
+    status = await status_of(queued, words.CLUSTER_QUEUES, CLUSTER_QUEUE, None, admittedWorkloads=1)
+    totals = {each["name"]: each["total"] for each in status["flavorsUsage"][0]["resources"]}
+    assert totals == {"cpu": "16", "memory": "32Gi", "nvidia.com/gpu": "8"}
+    await queued.client.create("namespaces", {"metadata": {"name": "run"}})
+    await create(queued, words.LOCAL_QUEUES, "LocalQueue", "mine", "run", clusterQueue=CLUSTER_QUEUE)
+    waiting = await job(queued, "waiting", gpus=1, queue="mine", namespace="run")
     why = f"{NO_FLAVORS}: insufficient unused quota for nvidia.com/gpu in flavor simulated-gpus, 1 more needed"
     await until_condition(queued, waiting, "QuotaReserved", "False", "Pending", why)
+    await queued.client.delete("namespaces", "run")
+    await queued.until(lambda: queued.gone("namespaces", "run", None))
