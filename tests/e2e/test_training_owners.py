@@ -5,12 +5,15 @@ Not in `make test`: each is a run with all kills on a cluster of its own, minute
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from gpuproof import simulation
 from gpuproof.record import read_record
-from gpuproof.selftest import Reached, run_once
+from gpuproof.selftest import Reached, rows_of, run_once
 from gpuproof.verification import judged_again
 
 SMALL = Path(__file__).parents[2] / "simcluster" / "topologies" / "small.toml"
@@ -65,10 +68,10 @@ def test_it_is_the_same_training_after_every_kill(tmp_path: Path, operators: tup
 @pytest.mark.parametrize(
     ("operators", "controller", "trouble", "within_s"),
     [
-        # These say that they gave up: nobody waits so long.
+        # The first two say that they gave up: nobody waits so long.
         pytest.param(("jobset",), "JobSet", 'jobset = "never-restarts"', 600, id="JobSet"),
         pytest.param(("jobset", "trainer"), "TrainJob", 'jobset = "never-restarts"', 600, id="TrainJob"),
-        pytest.param(("volcano",), "VolcanoJob", 'volcano = "never-restarts"', 25, id="Volcano Job, which says nothing"),
+        pytest.param(("volcano",), "VolcanoJob", 'volcano = "never-restarts"', 25, id="Volcano Job"),
     ],
 )
 def test_a_training_that_its_controller_never_restarts_did_not_come_back(
@@ -99,6 +102,30 @@ def test_a_queue_that_never_admits_is_an_error_in_its_own_words(
         assert (row.verdict, row.reason_code) == ("ERROR", "not_admitted"), (row, got.output)
         assert "did not admit reference within 5 s" in " ".join(row.reasons)
         assert "nvidia.com/gpu" in " ".join(row.reasons), "the queue's own words"
+
+
+def kubectl(kubeconfig: Path, *arguments: str) -> list[str]:
+    return ["kubectl", "--kubeconfig", str(kubeconfig), *arguments]
+
+
+def test_what_a_queue_takes_out_in_the_middle_was_not_killed_by_us(tmp_path: Path) -> None:
+    profile = site(tmp_path, 'controller = "JobSet"', KUEUE)
+    with simulation.start(str(topology(tmp_path, "jobset", "kueue"))) as simulated:
+        command = [sys.executable, "-c", "from gpuproof.cli import main; main()", "run", "--profile", str(profile)]
+        command += ["--kubeconfig", str(simulated.kubeconfig), "--out", str(tmp_path / "run"), "--only", FIRST]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
+            seen = kubectl(simulated.kubeconfig, "get", "pods", "-A", "-w", "-l", "gpuproof.dev/job=killed-1")
+            with subprocess.Popen(seen, stdout=subprocess.PIPE, text=True) as pods:
+                assert pods.stdout is not None
+                assert any(" Running " in line for line in pods.stdout), "the killed training never ran"
+                drain = '{"spec": {"stopPolicy": "HoldAndDrain"}}'
+                patch = kubectl(simulated.kubeconfig, "patch", "clusterqueue", "gpuproof-tests", "--type=merge")
+                subprocess.run([*patch, "-p", drain], check=True, timeout=60)
+                pods.terminate()
+            output, _ = run.communicate(timeout=600)
+    row = rows_of(read_record(tmp_path / "run" / "record.jsonl"))[FIRST, "cluster"]
+    assert (row.verdict, row.reason_code) == ("ERROR", "not_admitted"), (row, output)
+    assert "took killed-1 out again: ClusterQueueStopped" in " ".join(row.reasons)
 
 
 @pytest.mark.parametrize(
