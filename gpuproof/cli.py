@@ -88,6 +88,10 @@ def run(
         Path | None,
         typer.Option("--baseline", metavar="RUN", help="Folder of the run that limits with of = baseline are held to."),
     ] = None,
+    max_gpu_hours: Annotated[
+        float | None,
+        typer.Option("--max-gpu-hours", metavar="H", min=0, help="Do not begin what may hold GPUs for longer."),
+    ] = None,
     private_checks: PrivateOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing before the decision.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="One line a verdict, as in CI, also on a terminal.")] = False,
@@ -102,7 +106,7 @@ def run(
     arguments += _flag("--cluster", cluster) + _flag("--context", context) + _flag("--kubeconfig", kubeconfig)
     arguments += ["--in-cluster"] if in_cluster else []
     arguments += _flag("--out", out) + _flag("--image", image) + _flag("--resume", resume)
-    arguments += _flag("--baseline", baseline)
+    arguments += _flag("--baseline", baseline) + _flag("--max-gpu-hours", max_gpu_hours)
     for flag, values in (("--only", only), ("--nodes", nodes), ("--sim-fault", sim_fault)):
         arguments += [word for value in values or [] for word in (flag, value)]
     raise typer.Exit(run_suite(arguments, private_checks or [], sys.argv[1:], quiet=quiet, plain=plain))

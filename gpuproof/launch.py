@@ -23,9 +23,11 @@ from gpuproof.catalogue import (
     workload_folders,
 )
 from gpuproof.cluster.port import Cluster, ClusterError
+from gpuproof.cost import costs, gpu_hours
 from gpuproof.decision import Decision
 from gpuproof.noted import noting
 from gpuproof.options import LaunchError, Listener, Options
+from gpuproof.plan import make_plan
 from gpuproof.preflight import read
 from gpuproof.profile import Profile
 from gpuproof.reaching import reach, release
@@ -164,6 +166,7 @@ def _look_and_begin(
         if earlier is not None:
             recorder.append("resumed", by=list(options.argv))
         _refuse_unknown_nodes(options.nodes, run)
+        _refuse_cost(options, run)
         run.begin(earlier)
         if earlier is None:
             who = {"name": run.cluster.name, "uid": here.cluster_uid, "simulated": run.simulated}
@@ -195,6 +198,24 @@ def _refuse_unknown_nodes(names: tuple[str, ...], run: Run) -> None:
         if name not in known:
             some = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
             raise LaunchError(f"--nodes {name}: not a node of the profile's pool: {some}")
+
+
+def _refuse_cost(options: Options, run: Run) -> None:
+    """Before a pod is made: what is asked may hold GPUs for longer than somebody is willing to pay for."""
+    if options.max_gpu_hours is None:
+        return
+    profile, folders = run.setting.profile, run.setting.folders
+    nodes = [name for name in run.node_names if not options.nodes or name in options.nodes]
+    asked = [check for check in run.setting.checks if not options.only or check.name in options.only]
+    plan = make_plan(asked, profile, nodes)
+    found = gpu_hours(costs(asked, profile, plan, folders))
+    if found > options.max_gpu_hours:
+        raise LaunchError(
+            f"--max-gpu-hours {options.max_gpu_hours:g}: the checks asked for may hold GPUs for {found:.2f} GPU-hours "
+            f"by the deadlines of {profile.path}; nothing was started\n"
+            "  next:     `gpuproof plan` shows them check by check; allow more, ask for less with --only or --nodes, "
+            "or lower [deadlines]"
+        )
 
 
 def new_run_id() -> str:

@@ -42,5 +42,7 @@ class Options:
     """How the command line cut the run down, in words; None for the whole."""
     baseline: Path | None = None
     """Folder of the earlier run that limits with `of = "baseline"` are relative to."""
+    max_gpu_hours: float | None = None
+    """No run begins whose checks may hold GPUs for longer, by the profile's deadlines."""
     listener: Listener | None = None
     """Called with every line of the record as it is written."""

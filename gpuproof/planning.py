@@ -16,14 +16,13 @@ from rich.text import Text
 
 from gpuproof.catalogue import CatalogueError, Check, load_checks, workload_folders
 from gpuproof.cluster.port import NODES, ClusterError
+from gpuproof.cost import Cost, costs, gpu_hours
 from gpuproof.describe import bound
 from gpuproof.expectation import State
-from gpuproof.gang_params import read_params
 from gpuproof.gang_pods import AGENT, gang_job
 from gpuproof.inventory import read_inventory
 from gpuproof.limits import Limit
 from gpuproof.manifests import Renderer, SweepJob
-from gpuproof.node_loss import KILL
 from gpuproof.options import LaunchError, Options
 from gpuproof.plan import Plan, judge_coverage, make_plan, scope_labels
 from gpuproof.pod_shape import read_shape
@@ -35,11 +34,8 @@ from gpuproof.setting import Setting, renderer, today
 from gpuproof.trainings import sample_job
 from gpuproof.visits import SweepRequest
 
-SECONDS_A_MINUTE = 60
 _AT_THE_RUN = b"objects of [dataset], their sizes and sha256, and addresses that are signed when a run begins"
 """In the place of a Secret's content: a plan signs nothing and shows no credential."""
-_EXPERIMENTS = 2
-"""So many of its experiments a check of the gang has at least; a localisation has more, and only where it must."""
 
 
 def print_plan(options: Options, render: bool) -> int:
@@ -63,7 +59,11 @@ def print_plan(options: Options, render: bool) -> int:
     absent = [node.name for node in plan.nodes if node.missing]
     if absent:
         console.print(f"missing: {len(absent)} of {plan.expected_nodes} expected nodes are not in the cluster")
-    console.print(_cost_table(checks, profile, plan, workload_folders(options.folders)))
+    found = costs(checks, profile, plan, workload_folders(options.folders))
+    console.print(_cost_table(found))
+    console.print(
+        f"at most {gpu_hours(found):.2f} GPU-hours, by the profile's deadlines; run --max-gpu-hours refuses more"
+    )
     for check in checks:
         if profile.checks[check.name].state is not State.NOT_APPLICABLE:
             console.print(_limit_table(check, profile))
@@ -108,41 +108,11 @@ def _checks(folders: tuple[Path, ...]) -> tuple[Check, ...]:
         raise LaunchError(str(error)) from error
 
 
-def _cost_table(checks: Sequence[Check], profile: Profile, plan: Plan, folders: Sequence[Path]) -> Table:
+def _cost_table(found: Sequence[Cost]) -> Table:
     table = _table("what would run", "check", "state", "subjects", "pods", "GPU-minutes at most")
-    longest_s = profile.deadlines.starting_s + profile.deadlines.running_s
-    gang = True
-    for check in checks:
-        subjects = sum(subject.check == check.name for subject in plan.subjects)
-        runs = profile.checks[check.name].state is not State.NOT_APPLICABLE
-        present = sum(not node.missing for node in plan.nodes)
-        if check.kills:
-            table.add_row(check.name, *_training_cost(check, profile, folders, longest_s))
-            continue
-        pods = len(check.workloads) * present if runs else 0
-        if runs and check.experiments:
-            # One gang for all that ask for experiments: it is counted where it is first asked for.
-            pods, gang = present if gang else 0, False
-            least_s = read_params(profile.workloads.get(check.name, {})).experiment_timeout_s
-            minutes = present * profile.cluster.pod_gpus * least_s * _EXPERIMENTS / SECONDS_A_MINUTE
-            table.add_row(check.name, str(profile.checks[check.name].state), str(subjects), str(pods), f"{minutes:.0f}")
-            continue
-        shapes = [read_shape(workload, folders) for workload in check.workloads] if runs else []
-        gpus = present * sum(shape.gpus_of(profile.cluster.pod_gpus) for shape in shapes)
-        minutes = gpus * longest_s / SECONDS_A_MINUTE
-        state = str(profile.checks[check.name].state)
-        table.add_row(check.name, state, str(subjects), str(pods), f"{minutes:.0f}")
+    for cost in found:
+        table.add_row(cost.check, cost.state, str(cost.subjects), str(cost.pods), f"{cost.gpu_minutes:.0f}")
     return table
-
-
-def _training_cost(check: Check, profile: Profile, folders: Sequence[Path], longest_s: float) -> tuple[str, ...]:
-    """Of one kill: the pods of one training for as long as it may take to start or to come back."""
-    state = profile.checks[check.name].state
-    setup = training_setup(profile, {}, folders)
-    pods = setup.shape.pods if state is not State.NOT_APPLICABLE else 0
-    lost_s = setup.loss.recover_within_s if setup.loss is not None and KILL in check.kills else 0.0
-    seconds = max(longest_s, setup.shape.recover_within_s, lost_s)
-    return str(state), "1", str(pods), f"{pods * setup.gpus * seconds / SECONDS_A_MINUTE:.0f}"
 
 
 def _table(title: str, *columns: str) -> Table:

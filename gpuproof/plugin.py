@@ -66,6 +66,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--resume", metavar="DIR", help="continue the run in this folder: what it settled is not asked again"
     )
     group.addoption("--baseline", metavar="RUN", help='folder of the run that limits with of = "baseline" are held to')
+    group.addoption(
+        "--max-gpu-hours", type=float, metavar="H", help="do not begin what may hold GPUs for longer, by its deadlines"
+    )
     group.addoption("--sim-topology", default="small", metavar="NAME|FILE", help="topology of the simulated cluster")
     group.addoption("--sim-fault", action="append", default=[], metavar="ID", help="inject this fault (repeatable)")
 
@@ -125,6 +128,7 @@ def _options(config: pytest.Config) -> Options:
         only=tuple(chosen.only),
         nodes=tuple(chosen.nodes),
         narrowed=_narrowed(config),
+        max_gpu_hours=chosen.max_gpu_hours,
         listener=config.stash.get(LISTENER, None),
     )
 

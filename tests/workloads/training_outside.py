@@ -361,7 +361,7 @@ def main() -> int:
     found: dict[str, Came] = {}
     with tempfile.TemporaryDirectory(prefix="training-outside-", dir=os.environ.get("TMPDIR")) as folder:
         bench = Bench(Path(folder), options.parallelism)
-        kinds = list(Kill) if options.clean else [Kill.ONE_POD, Kill.IN_SAVE, Kill.GRACEFUL]
+        kinds = list(CHECK_OF) if options.clean else [Kill.ONE_POD, Kill.IN_SAVE, Kill.GRACEFUL]
         for number in range(options.clean or (0 if options.only else len(kinds))):
             kill = kinds[number % len(kinds)]
             found[f"clean-{number + 1}-{kill}"] = bench.killed(kill)
