@@ -208,7 +208,9 @@ async def test_a_local_queue_stays_with_its_cluster_queue(queued: World) -> None
 def job_set(name: str) -> Object:
     spec = {"parallelism": 2, "completions": 2, "template": {"spec": pod_spec(gpus=1)}}
     metadata = {"name": name, "labels": {words.QUEUE_KEY: "lq"}}
-    replicated = [{"name": "node", "replicas": 2, "template": {"spec": spec}}]
+    # Jobs that carry the label, too, are not queued once more.
+    template = {"metadata": {"labels": {words.QUEUE_KEY: "lq"}}, "spec": spec}
+    replicated = [{"name": "node", "replicas": 2, "template": template}]
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",

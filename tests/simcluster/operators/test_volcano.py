@@ -11,6 +11,7 @@ from simcluster.api.port import ApiError, Object
 from simcluster.controllers import fields
 from simcluster.operators.installed import Operators
 from simcluster.operators.volcano import words
+from simcluster.operators.volcano.policy import Happening, action_for
 from tests.simcluster.controllers.world import NS, Act, World, pod_spec
 
 RESTART = [{"events": ["PodFailed", "PodEvicted"], "action": "RestartJob"}]
@@ -234,3 +235,22 @@ async def test_what_cannot_be_is_refused(ready: World) -> None:
     await ready.client.patch(words.QUEUES, "default", {"status": {"state": "Closed"}}, subresource="status")
     with pytest.raises(ApiError, match="can only submit job to queue with state `Open`, queue `default`"):
         await submit(ready)
+
+
+@pytest.mark.parametrize(
+    ("event", "version", "exit_code", "action"),
+    [
+        ("PodEvicted", 2, 0, "RestartTask"),
+        ("PodFailed", 2, 7, "AbortJob"),
+        ("TaskCompleted", 2, 0, "CompleteJob"),
+        ("PodFailed", 2, 1, "SyncJob"),
+        ("PodEvicted", 1, 0, "SyncJob"),
+    ],
+)
+def test_policies_of_the_task_come_first_and_pods_of_an_earlier_version_ask_for_nothing(
+    event: str, version: int, exit_code: int, action: str
+) -> None:
+    own = [{"event": "PodEvicted", "action": "RestartTask"}, {"exitCode": 7, "action": "AbortJob"}]
+    general = [{"events": ["PodEvicted", "TaskCompleted"], "action": "CompleteJob"}]
+    job = {"spec": {"policies": general, "tasks": [{"name": "node", "policies": own}]}, "status": {"version": 2}}
+    assert action_for(job, Happening(event, "node", "uid", version, exit_code)) == action
