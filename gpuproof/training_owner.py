@@ -39,6 +39,8 @@ class TrainingOwner:
     """The name by which pods find the first of them; `{name}` is the training's."""
     given_up: Callable[[raw.Raw], str]
     """Why the owner makes no more pods, in its controller's words; "" while it does."""
+    held_up: Callable[[raw.Raw], str]
+    """Why it makes no pods for the time being, in its controller's words; "" where nothing holds it up."""
     index_annotation: str = _JOB_INDEX
     """Where a pod says which of the training's pods it is."""
     names_pods: bool = True
@@ -77,6 +79,10 @@ def _job_given_up(job: raw.Raw) -> str:
     return said or (f"the Job does not replace the pod of index {failed}" if failed else "")
 
 
+def _suspended(owner: raw.Raw) -> str:
+    return condition_text(owner, "Suspended")
+
+
 def _failed(owner: raw.Raw) -> str:
     return condition_text(owner, "Failed")
 
@@ -85,10 +91,17 @@ def _volcano_given_up(job: raw.Raw) -> str:
     """Phases that a Volcano Job does not leave by itself. Source: Volcano's API, batch.volcano.sh/v1alpha1."""
     state = raw.mapping(job, "status", "state")
     phase = raw.text(state, "phase")
-    if phase not in ("Failed", "Aborting", "Aborted", "Terminating", "Terminated"):
-        return ""
+    return _volcano_text(state) if phase in ("Failed", "Aborting", "Aborted", "Terminating", "Terminated") else ""
+
+
+def _volcano_held_up(job: raw.Raw) -> str:
+    state = raw.mapping(job, "status", "state")
+    return _volcano_text(state) if raw.text(state, "phase") in ("Pending", "Restarting") else ""
+
+
+def _volcano_text(state: raw.Raw) -> str:
     said = [raw.text(state, "reason"), raw.text(state, "message")]
-    return ": ".join([f"the Volcano Job is {phase}", *(word for word in said if word)])
+    return ": ".join([f"the Volcano Job is {raw.text(state, 'phase')}", *(word for word in said if word)])
 
 
 INDEXED_JOB = TrainingOwner(
@@ -98,6 +111,7 @@ INDEXED_JOB = TrainingOwner(
     makes=(("service", SERVICES), ("job", JOBS)),
     first_pod="{name}-0.{name}",
     given_up=_job_given_up,
+    held_up=_suspended,
     names_pods=False,
     replaces_all=False,
 )
@@ -110,6 +124,7 @@ JOB_SET = TrainingOwner(
     makes=(("jobset", JOB_SETS),),
     first_pod="{name}-node-0-0.{name}",
     given_up=_failed,
+    held_up=_suspended,
 )
 """A JobSet of one Indexed Job that fails with its first pod and is then made anew as a whole."""
 
@@ -120,6 +135,7 @@ TRAIN_JOB = TrainingOwner(
     makes=(("runtime", TRAINING_RUNTIMES), ("trainjob", TRAIN_JOBS)),
     first_pod="{name}-node-0-0.{name}",
     given_up=_failed,
+    held_up=_suspended,
 )
 """A TrainJob with a runtime of its own, whose JobSet does the work."""
 
@@ -130,6 +146,7 @@ VOLCANO_JOB = TrainingOwner(
     makes=(("volcanojob", VOLCANO_JOBS),),
     first_pod="{name}-node-0.{name}",
     given_up=_volcano_given_up,
+    held_up=_volcano_held_up,
     index_annotation="volcano.sh/task-index",
     tells_index=False,
 )

@@ -70,6 +70,7 @@ class TrainingWatch:
         """Why the owner makes no more pods, in its controller's words; "" while it does."""
         self.copies = 1
         """The most pods of one rank that were at work at once."""
+        self._held_up = ""
         self.admission = Admission(job.queue, job.name, clock)
         """Whether its queue has let it in."""
         self._joined: Line | None = None
@@ -184,6 +185,7 @@ class TrainingWatch:
     def _on_owner(self, event: WatchEvent) -> None:
         if event.type != "DELETED":
             self.given_up = self.given_up or self.job.owner.given_up(event.object)
+            self._held_up = self.job.owner.held_up(event.object)
 
     def _on_pod(self, event: WatchEvent) -> None:
         now, obj = self.clock(), event.object
@@ -273,7 +275,7 @@ class TrainingWatch:
                 outcome = classify(pod.last)
                 trouble = outcome.trouble if isinstance(outcome, OnTheWay) else ""
                 said.append(f"{pod.name} does not run{': ' + trouble if trouble else ''}")
-        said += [words for words in (self.admission.waits, self.given_up) if words]
+        said += [words for words in (self.admission.waits, self._held_up, self.given_up) if words]
         last = self.lines[-1].value if self.lines else {}
         shown = {key: last[key] for key in ("e", "at", "step") if key in last}
         return "; ".join([*said, f"the last line of rank 0 is {shown or 'none'}"])

@@ -70,7 +70,8 @@ def test_a_set_of_jobs_is_made_anew_as_a_whole_and_not_pod_by_pod(owner: Trainin
     outer = made(owner)[-1]["spec"] if owner is JOB_SET else made(owner)[0]["spec"]["template"]["spec"]
     policy = outer["failurePolicy"]
     assert policy["maxRestarts"] == 20
-    assert policy["rules"] == [{"action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]}]
+    (rule,) = policy["rules"]
+    assert (rule["action"], rule["onJobFailureReasons"]) == ("FailJobSet", ["DeadlineExceeded"])
     assert env(owner)["GPUPROOF_MASTER"] == "killed-1-node-0-0.killed-1"
     assert "subdomain" not in template(owner)["spec"], "the operator's own"
     assert "JOB_COMPLETION_INDEX" not in env(owner), "the Job controller's own"
@@ -125,6 +126,15 @@ def test_an_owner_that_makes_no_more_pods_says_so(owner: TrainingOwner, status: 
     got = owner.given_up({"status": status})
     assert said in got
     assert bool(got) == bool(said)
+
+
+@pytest.mark.parametrize("owner", OWNERS.values(), ids=OWNERS)
+def test_an_owner_that_is_held_up_says_why(owner: TrainingOwner) -> None:
+    suspended = {"conditions": [{"type": "Suspended", "status": "True", "reason": "R", "message": "by whom"}]}
+    pending = {"state": {"phase": "Pending", "message": "by whom"}}
+    assert "by whom" in owner.held_up({"status": {**suspended, **pending}})
+    resumed = {"conditions": [{"type": "Suspended", "status": "False", "reason": "R", "message": "by whom"}]}
+    assert owner.held_up({"status": {**resumed, "state": {"phase": "Running", "message": "by whom"}}}) == ""
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,14 @@ def test_a_job_that_makes_no_more_pods_says_why(watch: TrainingWatch, status: di
     assert said in watch.waiting_for()
 
 
+def test_what_holds_a_job_up_is_said_while_it_does(watch: TrainingWatch) -> None:
+    held = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended"}
+    tell(watch, "owner", WatchEvent("MODIFIED", {"status": {"conditions": [held]}}))
+    assert "JobSuspended: Job suspended" in watch.waiting_for()
+    tell(watch, "owner", WatchEvent("MODIFIED", {"status": {"conditions": [{**held, "status": "False"}]}}))
+    assert "JobSuspended" not in watch.waiting_for()
+
+
 def test_a_stream_that_a_kill_cut_is_expected_and_one_with_a_gap_is_not(watch: TrainingWatch) -> None:
     tell(watch, "a", Line(1.0, {"e": "step", "step": 4}), LineStreamError(Reason.NONZERO_EXIT, "cut"))
     assert (watch.broken, len(watch.lines)) == (None, 1)
