@@ -15,6 +15,7 @@ from gpuproof import simulation
 from gpuproof.record import read_record
 from gpuproof.selftest import Reached, rows_of, run_once
 from gpuproof.verification import judged_again
+from tests.e2e.test_rights import as_the_account
 
 SMALL = Path(__file__).parents[2] / "simcluster" / "topologies" / "small.toml"
 KILLS = ("killed_pod", "killed_in_save", "evicted", "stopped", "all_killed", "elsewhere", "damaged")
@@ -109,10 +110,11 @@ def kubectl(kubeconfig: Path, *arguments: str) -> list[str]:
 
 
 def test_what_a_queue_takes_out_in_the_middle_was_not_killed_by_us(tmp_path: Path) -> None:
-    profile = site(tmp_path, 'controller = "JobSet"', KUEUE)
-    with simulation.start(str(topology(tmp_path, "jobset", "kueue"))) as simulated:
+    profile = site(tmp_path, 'controller = "TrainJob"', KUEUE)
+    with simulation.start(str(topology(tmp_path, "jobset", "trainer", "kueue"))) as simulated:
+        account = as_the_account(simulated.kubeconfig, tmp_path / "account.yaml")  # whose rights must be enough
         command = [sys.executable, "-c", "from gpuproof.cli import main; main()", "run", "--profile", str(profile)]
-        command += ["--kubeconfig", str(simulated.kubeconfig), "--out", str(tmp_path / "run"), "--only", FIRST]
+        command += ["--kubeconfig", str(account), "--out", str(tmp_path / "run"), "--only", FIRST]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
             seen = kubectl(simulated.kubeconfig, "get", "pods", "-A", "-w", "-l", "gpuproof.dev/job=killed-1")
             with subprocess.Popen(seen, stdout=subprocess.PIPE, text=True) as pods:
@@ -126,6 +128,22 @@ def test_what_a_queue_takes_out_in_the_middle_was_not_killed_by_us(tmp_path: Pat
     row = rows_of(read_record(tmp_path / "run" / "record.jsonl"))[FIRST, "cluster"]
     assert (row.verdict, row.reason_code) == ("ERROR", "not_admitted"), (row, output)
     assert "took killed-1 out again: ClusterQueueStopped" in " ".join(row.reasons)
+
+
+@pytest.mark.parametrize(
+    ("operator", "lines", "said"),
+    [
+        pytest.param("kueue", ('queue = "nobody"',), "nobody", id="Kueue"),
+        pytest.param("volcano", ('controller = "VolcanoJob"', 'queue = "nobody"'), "nobody", id="Volcano"),
+    ],
+)
+def test_a_queue_that_is_not_there_is_an_error(
+    tmp_path: Path, operator: str, lines: tuple[str, ...], said: str
+) -> None:
+    profile = site(tmp_path, *lines, "admitted_within_s = 5")
+    row = reached(tmp_path, profile, topology(tmp_path, operator), FIRST).rows[FIRST, "cluster"]
+    assert row.verdict == "ERROR", row
+    assert said in " ".join(row.reasons), row
 
 
 @pytest.mark.parametrize(
