@@ -21,6 +21,8 @@ class Reason(StrEnum):
     FORBIDDEN = "forbidden"
     """The API refused the pods: RBAC, pod security or a webhook."""
     QUOTA_EXCEEDED = "quota_exceeded"
+    NOT_ADMITTED = "not_admitted"
+    """The queue did not let the pods in, or took them out again."""
     OOM_KILLED = "oom_killed"
     EVICTED = "evicted"
     PREEMPTED = "preempted"

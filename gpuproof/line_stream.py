@@ -37,12 +37,22 @@ class LineStreamError(Exception):
 
 
 class LineStream:
-    """Iterate for the values; the end of the iteration is the end that the pod itself announced (or `close`)."""
+    """Iterate for the values; the end of the iteration is the end that the pod itself announced (or `close`).
+
+    With a `uid`, a later pod of the same name is another one: this one is gone then, and nothing of that is read.
+    """
 
     def __init__(
-        self, cluster: Cluster, namespace: str, pod: str, container: str, *, patience: Patience | None = None
+        self,
+        cluster: Cluster,
+        namespace: str,
+        pod: str,
+        container: str,
+        *,
+        uid: str = "",
+        patience: Patience | None = None,
     ) -> None:
-        self._cluster = cluster
+        self._cluster, self._uid = cluster, uid
         self._namespace, self._pod, self._container = namespace, pod, container
         self._closed = threading.Event()
         self._lock = threading.Lock()
@@ -111,13 +121,21 @@ class LineStream:
 
     def _terminated(self) -> bool:
         """Whether the container has ended for good; keeps what its status says."""
-        pod = self._cluster.get(PODS, self._pod, namespace=self._namespace)
+        pod = self._look()
         statuses = raw.objects(pod, "status", "containerStatuses")
         status = next((one for one in statuses if raw.text(one, "name") == self._container), {})
         state = raw.mapping(status, "state", "terminated")
         reason = raw.text(state, "reason") or raw.text(pod, "status", "reason") or raw.text(pod, "status", "phase")
         self._last_words = f"{reason} with exit code {raw.text(state, 'exitCode') or '?'}"
         return bool(state) or raw.text(pod, "status", "phase") in ("Failed", "Succeeded")
+
+    def _look(self) -> raw.Raw:
+        """The pod; `LineStreamError` where another one has its name."""
+        pod = self._cluster.get(PODS, self._pod, namespace=self._namespace)
+        if self._uid and raw.text(pod, "metadata", "uid") != self._uid:
+            said = f"{self._pod} is gone, after line {self._number}, and another pod has its name"
+            raise LineStreamError(Reason.POD_DELETED, said)
+        return pod
 
     def _one_connection(self) -> Iterator[dict[str, Any]]:
         stream = self._cluster.follow_log(self._namespace, self._pod, self._container, since=self._since)
@@ -187,4 +205,6 @@ class LineStream:
         return True
 
     def _untrusted(self, reason: Reason, what: str) -> LineStreamError:
+        if self._uid:
+            self._look()
         return LineStreamError(reason, f"the lines of {self.name} cannot be trusted: {what}")

@@ -18,10 +18,12 @@ import jinja2
 import yaml
 
 from gpuproof import rdma_attachment
+from gpuproof.admission import KUEUE, LOCAL_QUEUE, QUEUE_LABEL, Queue
 from gpuproof.expectation import Rdma, Storage
 from gpuproof.pod_shape import WHOLE_NODE, PodShape, parsed
 from gpuproof.podguard import OWN_ENV, touched
 from gpuproof.podpatch import PatchError, patch_template
+from gpuproof.training_owner import INDEXED_JOB, TrainingOwner
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 RUN_LABEL = "gpuproof.dev/run"
@@ -102,7 +104,7 @@ class SweepJob:
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """One Indexed Job whose pods are replaced when they are lost, and the Service that names them.
+    """Pods that are replaced when they are lost, by their `owner`, and keep their names meanwhile.
 
     `excluded` are values of `kubernetes.io/hostname`; `restarts` is how often a rank's pod may be replaced.
     """
@@ -118,6 +120,8 @@ class TrainingJob:
     params: Mapping[str, Any] = field(default_factory=dict)
     excluded: tuple[str, ...] = ()
     shape: PodShape = WHOLE_NODE
+    owner: TrainingOwner = INDEXED_JOB
+    queue: Queue | None = None
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,10 @@ class Renderer:
             storage_class=wanted.storage_class,
             size=wanted.size,
         )
+
+    def local_queue(self, cluster_queue: str) -> dict[str, Any]:
+        """By which Kueue queues the trainings of the run's namespace."""
+        return _render("training_queue.yaml.j2", name=LOCAL_QUEUE, labels=self._labels(), cluster_queue=cluster_queue)
 
     def dataset(self, objects: bytes) -> dict[str, Any]:
         """The Secret that tells pods what to stage; `objects` is what `gpuproof.dataset.handout` made."""
@@ -211,21 +219,20 @@ class Renderer:
         rendered["spec"]["template"] = self._patched(template)
         return rendered
 
-    def training(self, job: TrainingJob) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The Service and the Job of a training, with the profile's patch merged into its pod template."""
+    def training(self, job: TrainingJob) -> tuple[dict[str, Any], ...]:
+        """What is created for a training, as its owner `makes` it, with the profile's patch merged into its pods."""
         labels = {**self._labels(), CHECK_LABEL: job.check, JOB_LABEL: job.name}
-        service = _render("training_service.yaml.j2", name=job.name, labels=labels, selector={JOB_LABEL: job.name})
-        rendered = _render(
-            "training.yaml.j2",
+        template = _render(
+            "training_pod.yaml.j2",
             name=job.name,
             labels=labels,
             run_id=self.run_id,
             check=job.check,
             pods=job.pods,
-            restarts=job.restarts,
+            master=job.owner.address(job.name),
+            subdomain="" if job.owner.names_pods else job.name,
+            index_annotation="" if job.owner.tells_index else job.owner.index_annotation,
             grace_s=job.grace_s,
-            active_deadline_s=job.active_deadline_s,
-            ttl_s=TTL_AFTER_FINISHED_S,
             pool=dict(self.pool),
             excluded=list(job.excluded),
             gpu_resource=self.gpu_resource,
@@ -237,8 +244,22 @@ class Renderer:
             params=escape(json.dumps(dict(job.params), sort_keys=True, separators=(",", ":"))),
             sources=sources_name(job.workload),
         )
-        rendered["spec"]["template"] = self._patched(rendered["spec"]["template"])
-        return service, rendered
+        door = {QUEUE_LABEL: LOCAL_QUEUE} if job.queue is not None and job.queue.kind is KUEUE else {}
+        rendered = _render(
+            job.owner.template,
+            name=job.name,
+            labels=labels,
+            owner_labels={**labels, **door},
+            suspended=bool(door),
+            queue=job.queue.name if job.queue is not None else "",
+            selector={JOB_LABEL: job.name},
+            pods=job.pods,
+            restarts=job.restarts,
+            active_deadline_s=job.active_deadline_s,
+            ttl_s=TTL_AFTER_FINISHED_S,
+            pod_template=self._patched(template),
+        )
+        return tuple(rendered[key] for key, _ in job.owner.makes)
 
     def gang(self, job: SweepJob, secret: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """The Secret with the run's key, the headless Service that names the pods, and the Job, for a gang.
@@ -354,6 +375,7 @@ def _render(template: str, **values: Any) -> dict[str, Any]:
         loader=jinja2.FileSystemLoader(_TEMPLATES), undefined=jinja2.StrictUndefined, autoescape=False
     )
     environment.policies["json.dumps_function"] = _json_for_yaml
+    environment.policies["json.dumps_kwargs"] = {}  # not sorted: a pod's template reads as it was written
     try:
         rendered = yaml.load(environment.get_template(template).render(values), Loader=_LOADER)
     except (jinja2.TemplateError, yaml.YAMLError, TypeError) as error:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gpuproof.admission import KUEUE
 from gpuproof.catalogue import CatalogueError, Check, load_checks, workload_folders
 from gpuproof.cluster.port import NODES, ClusterError
 from gpuproof.cost import Cost, costs, gpu_hours
@@ -31,7 +32,7 @@ from gpuproof.profile import Profile
 from gpuproof.reaching import reach, release
 from gpuproof.run_trainings import training_setup
 from gpuproof.setting import Setting, renderer, today
-from gpuproof.trainings import sample_job
+from gpuproof.trainings import Setup, sample_job
 from gpuproof.visits import SweepRequest
 
 _AT_THE_RUN = b"objects of [dataset], their sizes and sha256, and addresses that are signed when a run begins"
@@ -67,6 +68,9 @@ def print_plan(options: Options, render: bool) -> int:
     for check in checks:
         if profile.checks[check.name].state is not State.NOT_APPLICABLE:
             console.print(_limit_table(check, profile))
+    if any(check.kills and profile.checks[check.name].state is not State.NOT_APPLICABLE for check in checks):
+        choice = training_setup(profile, {}, workload_folders(options.folders)).choice
+        console.print(Text(f"whose the pods are that are killed: {choice.text}"))
     for why in profile.blocking_provenance(today()):
         console.print(Text(f"cannot be ACCEPTED: {why}", style="yellow"))
     return 0
@@ -164,10 +168,16 @@ def _print_manifests(checks: Sequence[Check], profile: Profile, plan: Plan, fold
                 documents.append(made.dataset(_AT_THE_RUN))
             documents.append(made.sources(workload))
             if check.kills:
-                documents += made.training(sample_job(training_setup(profile, {}, folders)))
+                documents += _training(made, training_setup(profile, {}, folders))
             else:
                 documents.append(_sweep(made, check, workload, profile, plan))
     yaml.dump_all(documents, sys.stdout, Dumper=_Readable, sort_keys=False, width=120, allow_unicode=True)
+
+
+def _training(made: Renderer, setup: Setup) -> list[dict[str, object]]:
+    queue = setup.choice.queue
+    door = [made.local_queue(queue.name)] if queue is not None and queue.kind is KUEUE else []
+    return [*door, *made.training(sample_job(setup))]
 
 
 def _gang(made: Renderer, checks: Sequence[Check], profile: Profile, plan: Plan) -> list[dict[str, object]]:

@@ -22,6 +22,7 @@ from gpuproof.profile import Profile, load_profile
 from gpuproof.profile_error import ProfileError
 from gpuproof.run_trainings import PARAMETERS_OF
 from gpuproof.setting import today
+from gpuproof.training_choice import ChoiceError, read_choice
 
 
 def read(options: Options) -> tuple[tuple[Check, ...], Profile]:
@@ -73,6 +74,7 @@ def _refuse_unknown_parameters(checks: Sequence[Check], profile: Profile, folder
                 )
         if check.kills and profile.checks[check.name].state is not State.NOT_APPLICABLE:
             _refuse_training_without_parameters(check, profile)
+            _refuse_choice(profile)
             if node_loss.KILL in check.kills:
                 _refuse_node_loss(check, profile)
 
@@ -87,6 +89,14 @@ def _refuse_training_without_parameters(check: Check, profile: Profile) -> None:
             found=f"{PARAMETERS_OF} is not-applicable",
             next_step=f"make it required, or {check.name} not-applicable too; one run can be cut down by --only",
         )
+
+
+def _refuse_choice(profile: Profile) -> None:
+    try:
+        read_choice(profile.workloads.get(PARAMETERS_OF, {}), profile.deadlines.scheduling_s)
+    except ChoiceError as error:
+        key = f"[workload.{PARAMETERS_OF}] {error.key}"
+        raise _refused(profile, key, expected=error.expected, found=error.found, next_step=error.next_step) from error
 
 
 def _refuse_node_loss(check: Check, profile: Profile) -> None:

@@ -10,13 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpuproof.admission import KUEUE
 from gpuproof.claims import make_claims
-from gpuproof.cluster.port import CONFIG_MAPS, Cluster, ClusterError
+from gpuproof.cluster.port import CONFIG_MAPS, LOCAL_QUEUES, Cluster, ClusterError, Resource
 from gpuproof.inventory import Node
 from gpuproof.manifests import Renderer, TrainingJob
 from gpuproof.node_loss import CHECK, read_node_loss
 from gpuproof.pod_shape import read_shape
 from gpuproof.profile import Profile
+from gpuproof.training_choice import PARAMETERS, read_choice, refuse_unserved
 from gpuproof.training_kills import WORKLOAD, Shape
 from gpuproof.trainings import Setup, Trainings
 
@@ -35,6 +37,8 @@ def training_setup(
     lost = profile.workloads.get(CHECK, {})
     pod = read_shape(WORKLOAD, folders)
     limits = profile.deadlines
+    choice = read_choice(given, limits.scheduling_s)
+    given = {key: value for key, value in given.items() if key not in PARAMETERS}
     start_s = limits.scheduling_s + limits.pulling_s + limits.starting_s + limits.running_s
     shape = Shape(
         pods=int(given.get("pods", 2)),
@@ -53,6 +57,7 @@ def training_setup(
         hostnames={name: node.hostname for name, node in nodes.items()},
         check=PARAMETERS_OF,
         loss=read_node_loss(lost, environment) if lost else None,
+        choice=choice,
     )
 
 
@@ -64,11 +69,19 @@ def begin_trainings(
     pending: Callable[[], Sequence[str]],
     on_job: Callable[[TrainingJob], None],
 ) -> Trainings:
-    """Put the program and its claims into the namespace, which is there; raises `ClusterError`."""
+    """Put the program, its claims and its queue into the namespace, which is there; raises `ClusterError`."""
+    refuse_unserved(cluster, renderer.namespace, setup.choice)
+    _make(cluster, CONFIG_MAPS, renderer.sources(WORKLOAD), renderer.namespace)
+    queue = setup.choice.queue
+    if queue is not None and queue.kind is KUEUE:
+        _make(cluster, LOCAL_QUEUES, renderer.local_queue(queue.name), renderer.namespace)
+    make_claims(cluster, renderer, setup.pod.claims, set())
+    return Trainings(cluster, renderer, setup, stop, on_job, pending)
+
+
+def _make(cluster: Cluster, resource: Resource, body: Mapping[str, Any], namespace: str) -> None:
     try:
-        cluster.create(CONFIG_MAPS, renderer.sources(WORKLOAD), namespace=renderer.namespace)
+        cluster.create(resource, body, namespace=namespace)
     except ClusterError as error:
         if error.status != 409:
             raise
-    make_claims(cluster, renderer, setup.pod.claims, set())
-    return Trainings(cluster, renderer, setup, stop, on_job, pending)

@@ -137,7 +137,8 @@ class KilledTraining:
             if failed is None:
                 failed = self._kill_and_judge(planned, reference)
             if failed is not None:
-                self.answers[planned.kill] = self._disturbed() or failed
+                # What a queue does to the training is the reason of all that breaks after it.
+                self.answers[planned.kill] = self._disturbed() or self.watch.admission.failure() or failed
             on_answer(planned)
             answer = self.answers[planned.kill]
             if isinstance(answer, JobFailure) or not self._same(answer):
@@ -160,7 +161,7 @@ class KilledTraining:
             with contextlib.suppress(ClusterError):  # it has just ended by itself
                 _kill_ranks(self.watch.cluster, self.watch.namespace, pod.name, self.shape.python)
         until = self.clock() + _LAST_WORDS_S
-        while self.watch.speaking and self.clock() < until:
+        while self.watch.speaking(pods) and self.clock() < until:
             self.watch.take(_LOOK_S)
 
     def _kill_and_judge(
@@ -177,8 +178,9 @@ class KilledTraining:
         if refused is not None:
             return refused
         late = self._until(lambda: self._recovered(planned, told, victims), self.shape.recover_within_s, planned)
-        if late is not None and late.reason is not Reason.DEADLINE_EXCEEDED:
-            return late
+        taken = self.watch.admission.failure()
+        if taken is not None or (late is not None and late.reason is not Reason.DEADLINE_EXCEEDED):
+            return taken or late
         before, after = _parted(watch.lines, told)
         killed = self._killed(planned, at_s, before_pods)
         missed = landed(before, killed)
@@ -255,11 +257,11 @@ class KilledTraining:
     def _replaced_s(self, victim: RankPod) -> float | None:
         """When the pod that took this one's place was seen to run."""
         new = self.watch.pod_of(victim.index)
-        return new.running_s if new is not None and new.name != victim.name else None
+        return new.running_s if new is not None and new is not victim else None
 
     def _until(self, happened: Callable[[], bool], within_s: float, planned: Planned) -> JobFailure | None:
         """Wait for it; why it cannot happen any more, else that it did not in time."""
-        until = self.clock() + within_s
+        until = self.watch.clock_at_work() + within_s
         while not happened():
             if self.stop.is_set():
                 return JobFailure(Reason.INTERRUPTED, "the run was interrupted before this was known")
@@ -270,7 +272,7 @@ class KilledTraining:
                 return trouble
             if self.in_vain():
                 return JobFailure(Reason.HARNESS_ERROR, f"{planned.kill}: there is no reference to compare with")
-            if self.clock() >= until:
+            if self.watch.clock_at_work() >= until:
                 said = f"{planned.kill}: not within {within_s:g} s: {self.watch.waiting_for()}"
                 return JobFailure(Reason.DEADLINE_EXCEEDED, said, self._logs())
             self.watch.take(_LOOK_S)
@@ -285,7 +287,7 @@ class KilledTraining:
     def _killed(self, planned: Planned, at_s: float, gone: Mapping[int, RankPod]) -> Killed:
         first = gone[min(gone)]
         came = self.watch.pod_of(first.index)
-        new = came if came is not None and came.name != first.name else None
+        new = came if came is not first else None
         return Killed(
             kind=str(planned.kill),
             where=planned.where,

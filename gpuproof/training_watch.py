@@ -1,4 +1,4 @@
-"""One training Job as it runs: its pods by a watch, the lines of rank 0 by following its log, whichever pod it is in.
+"""One training as it runs: owner and pods by watches, the lines of rank 0 by following the log of the pod that has it.
 
 Owns what was seen and when. It must not know why it is watched, a limit or a verdict.
 """
@@ -8,21 +8,22 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuproof.admission import Admission
 from gpuproof.cluster import raw
-from gpuproof.cluster.port import JOBS, PODS, SERVICES, Cluster, ClusterError, Watch, WatchEvent
+from gpuproof.cluster.port import PODS, Cluster, ClusterError, Watch, WatchEvent
 from gpuproof.continuation import Line
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.line_stream import LineStream, LineStreamError
 from gpuproof.manifests import JOB_LABEL, MEASURE, Renderer, TrainingJob
 from gpuproof.pod_outcome import OnTheWay, classify
 
+_OWNER, _QUEUE = "owner", "queue"
 _JOIN_S = 5.0
 _LOOK_S = 0.5
-_INDEX = "batch.kubernetes.io/job-completion-index"
 _LOG_LINES, _LOG_BYTES = 60, 16 << 10
 _LOG_LAG_S = 5.0
 """A line may be read so long after it was written: what it tells is no older."""
@@ -33,8 +34,10 @@ class RankPod:
     """One pod of one index, and when it was first seen to be made, placed, running and gone (the harness's clock)."""
 
     name: str
+    """The same for all pods of an index, with some owners."""
     index: int
     created_s: float
+    uid: str = ""
     node: str = ""
     scheduled_s: float | None = None
     running_s: float | None = None
@@ -49,7 +52,7 @@ class RankPod:
 
 
 class TrainingWatch:
-    """Creates the Job with its Service, and gathers `lines` and `pods` whenever `take` is called; always `close` it."""
+    """Creates owner and pods, and gathers `lines` and `pods` whenever `take` is called; always `close` it."""
 
     def __init__(
         self, cluster: Cluster, renderer: Renderer, job: TrainingJob, clock: Callable[[], float] = time.monotonic
@@ -58,14 +61,18 @@ class TrainingWatch:
         self._renderer, self.namespace = renderer, renderer.namespace
         self.lines: list[Line] = []
         self.pods: dict[str, RankPod] = {}
+        """By uid, as a new pod may have the name of the one that it replaces."""
         self.ended = False
         """Whether the trainer has said that nothing follows."""
         self.broken: JobFailure | None = None
-        """Why nothing more can be learned of this Job; None while it can."""
+        """Why nothing more can be learned of this training; None while it can."""
         self.given_up = ""
-        """Why the Job makes no more pods, in its controller's words; "" while it does."""
+        """Why the owner makes no more pods, in its controller's words; "" while it does."""
         self.copies = 1
         """The most pods of one rank that were at work at once."""
+        self._held_up = ""
+        self.admission = Admission(job.queue, job.name, clock)
+        """Whether its queue has let it in."""
         self._joined: Line | None = None
         self._inbox: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -75,18 +82,22 @@ class TrainingWatch:
 
     def start(self) -> None:
         """Create what is needed and begin to watch; raises `ClusterError`."""
-        service, job = self._renderer.training(self.job)
-        self.cluster.create(SERVICES, service, namespace=self.namespace)
-        self.cluster.create(JOBS, job, namespace=self.namespace)
+        owner = self.job.owner
+        for (_, resource), made in zip(owner.makes, self._renderer.training(self.job), strict=True):
+            self.cluster.create(resource, made, namespace=self.namespace)
         pods = self.cluster.watch(PODS, namespace=self.namespace, label_selector=f"{JOB_LABEL}={self.job.name}")
-        jobs = self.cluster.watch(JOBS, namespace=self.namespace, field_selector=f"metadata.name={self.job.name}")
-        self._watches = [pods, jobs]
-        self._run(PODS.plural, pods)
-        self._run(JOBS.plural, jobs)
+        owners = self.cluster.watch(
+            owner.owns, namespace=self.namespace, field_selector=f"metadata.name={self.job.name}"
+        )
+        self.admission.begin()
+        self._follow(PODS.plural, pods)
+        self._follow(_OWNER, owners)
+        if self.job.queue is not None:
+            self._follow(_QUEUE, self.cluster.watch(self.job.queue.kind.watched, namespace=self.namespace))
 
     def close(self) -> None:
-        """Delete the Job and the Service, see its pods go, stop watching; raises nothing of the cluster's."""
-        for resource in (JOBS, SERVICES):
+        """Delete the owner and what went with it, see its pods go, stop watching; raises nothing of the cluster's."""
+        for _, resource in reversed(self.job.owner.makes):
             try:
                 self.cluster.delete(resource, self.job.name, namespace=self.namespace)
             except ClusterError:
@@ -102,10 +113,9 @@ class TrainingWatch:
         for thread in self._threads:
             thread.join(_JOIN_S)
 
-    @property
-    def speaking(self) -> bool:
-        """Whether the log of a rank 0 is still being read."""
-        return bool(self._streams.keys() - self._silent)
+    def speaking(self, pods: Iterable[RankPod]) -> bool:
+        """Whether the log of one of these pods is still being read."""
+        return bool({pod.uid for pod in pods} & (self._streams.keys() - self._silent))
 
     def take(self, timeout_s: float) -> None:
         """Wait at most so long for news and take in all there are."""
@@ -116,6 +126,10 @@ class TrainingWatch:
                 item = self._inbox.get_nowait()
         except queue.Empty:
             return
+
+    def clock_at_work(self) -> float:
+        """The clock without the time in the queue, which is no part of any other wait."""
+        return self.clock() - self.admission.waited_s
 
     def pod_of(self, index: int) -> RankPod | None:
         """The newest pod of an index."""
@@ -128,6 +142,10 @@ class TrainingWatch:
             return self.cluster.read_log(self.namespace, pod, MEASURE, tail_lines=_LOG_LINES, limit_bytes=_LOG_BYTES)
         except ClusterError as error:
             return f"(no log: {error.message})"
+
+    def _follow(self, kind: str, watch: Watch) -> None:
+        self._watches.append(watch)
+        self._run(kind, watch)
 
     def _run(self, kind: str, source: Watch | LineStream) -> None:
         thread = threading.Thread(target=self._read, args=(kind, source), name=f"training-{kind}", daemon=True)
@@ -147,7 +165,7 @@ class TrainingWatch:
             self.lines.append(item)
             self._look_for_gone_pods(item)
         elif isinstance(item, WatchEvent):
-            (self._on_job if kind == JOBS.plural else self._on_pod)(item)
+            {_OWNER: self._on_owner, _QUEUE: self.admission.see}.get(kind, self._on_pod)(item)
         elif isinstance(item, ClusterError):
             self.broken = JobFailure(item.reason, f"the pods of {self.job.name} cannot be watched: {item.message}")
         elif isinstance(item, LineStreamError):
@@ -161,35 +179,37 @@ class TrainingWatch:
         """A stream without an end is what a killed pod leaves; anything else that goes wrong with it is an error."""
         if error.reason in (Reason.NONZERO_EXIT, Reason.POD_DELETED):
             return
-        self.broken = JobFailure(error.reason, f"the lines of {kind} cannot be trusted: {error.message}")
+        name = self.pods[kind].name if kind in self.pods else kind
+        self.broken = JobFailure(error.reason, f"the lines of {name} cannot be trusted: {error.message}")
 
-    def _on_job(self, event: WatchEvent) -> None:
-        for kind in ("Failed", "FailureTarget"):
-            condition = raw.condition(event.object, kind)
-            if raw.text(condition, "status") == "True":
-                self.given_up = f"{raw.text(condition, 'reason')}: {raw.text(condition, 'message')}"
-        failed = raw.text(event.object, "status", "failedIndexes")
-        if failed and not self.given_up:
-            self.given_up = f"the Job does not replace the pod of index {failed}"
+    def _on_owner(self, event: WatchEvent) -> None:
+        if event.type != "DELETED":
+            self.given_up = self.given_up or self.job.owner.given_up(event.object)
+            self._held_up = self.job.owner.held_up(event.object)
 
     def _on_pod(self, event: WatchEvent) -> None:
         now, obj = self.clock(), event.object
         name = raw.text(obj, "metadata", "name")
+        uid = raw.text(obj, "metadata", "uid")
+        # The API has one object of a name: where it is another one, or none, the earlier ones are gone.
+        for other in self.pods.values():
+            is_it = uid in ("", other.uid)
+            if other.name == name and other.gone_s is None and is_it == (event.type == "DELETED"):
+                other.gone_s = now
         if event.type == "DELETED":
-            if name in self.pods and self.pods[name].gone_s is None:
-                self.pods[name].gone_s = now
             return
-        index = raw.words(obj, "metadata", "annotations").get(_INDEX, "")
-        if not index.isdigit():
+        index = self.job.owner.index_of(obj)
+        if index is None:
             return
-        pod = self.pods.setdefault(name, RankPod(name, int(index), now))
+        pod = self.pods.setdefault(uid, RankPod(name, index, now, uid))
         pod.last = obj
+        self.admission.see_pod(obj)
         self._stamp(pod, obj, now)
         running = sum(other.index == pod.index and other.runs for other in self.pods.values())
         self.copies = max(self.copies, running)
-        if pod.index == 0 and pod.runs and name not in self._streams:
-            self._streams[name] = LineStream(self.cluster, self.namespace, name, MEASURE)
-            self._run(name, self._streams[name])
+        if pod.index == 0 and pod.runs and uid not in self._streams:
+            self._streams[uid] = LineStream(self.cluster, self.namespace, name, MEASURE, uid=uid)
+            self._run(uid, self._streams[uid])
 
     def _look_for_gone_pods(self, line: Line) -> None:
         """
@@ -201,7 +221,7 @@ class TrainingWatch:
         if line.kind not in ("step", "save") or self._joined is None:
             return
         for place in self._joined.value.get("where", ()):
-            pod = self.pods.get(str(place.get("pod")))
+            pod = self._pod_at(place)
             if pod is None or pod.gone_s is None:
                 continue
             met_later = self._joined.at_s > pod.gone_s
@@ -209,6 +229,12 @@ class TrainingWatch:
             since = [line.at_s - (other.running_s or line.at_s) for other in others]
             seen = [s for s in since if s > (0.0 if met_later else _LOG_LAG_S)]
             self.copies = max(self.copies, 1 + len(seen))
+
+    def _pod_at(self, place: Mapping[str, Any]) -> RankPod | None:
+        """The pod of a rank by its own word; of several that have had the name, the newest on that node."""
+        found = [pod for pod in self.pods.values() if pod.name == str(place.get("pod"))]
+        there = [pod for pod in found if pod.node == str(place.get("node"))] or found
+        return max(there, key=lambda pod: pod.created_s, default=None)
 
     def _stamp(self, pod: RankPod, obj: raw.Raw, now: float) -> None:
         pod.node = raw.text(obj, "spec", "nodeName")
@@ -225,9 +251,14 @@ class TrainingWatch:
         pod.succeeded = phase == "Succeeded" or raw.whole(state, "terminated", "exitCode") == 0
 
     def trouble(self) -> JobFailure | None:
-        """What keeps a pod of the Job from running, by its status; None where nothing does."""
+        """What keeps a pod of the training from running, by its queue or its status; None where nothing does."""
+        refused = self.admission.failure()
+        if refused is not None:
+            return refused
         for pod in self.pods.values():
-            if pod.running_s is None:
+            # Where all pods are made anew, one that is on its way may have to go with the others.
+            leaves = self.job.owner.replaces_all and raw.text(pod.last, "metadata", "deletionTimestamp")
+            if pod.running_s is None and not leaves:
                 outcome = classify(pod.last)
                 if isinstance(outcome, JobFailure):
                     return outcome
@@ -244,8 +275,7 @@ class TrainingWatch:
                 outcome = classify(pod.last)
                 trouble = outcome.trouble if isinstance(outcome, OnTheWay) else ""
                 said.append(f"{pod.name} does not run{': ' + trouble if trouble else ''}")
-        if self.given_up:
-            said.append(self.given_up)
+        said += [words for words in (self.admission.waits, self._held_up, self.given_up) if words]
         last = self.lines[-1].value if self.lines else {}
         shown = {key: last[key] for key in ("e", "at", "step") if key in last}
         return "; ".join([*said, f"the last line of rank 0 is {shown or 'none'}"])

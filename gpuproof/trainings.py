@@ -33,6 +33,7 @@ from gpuproof.manifests import Renderer, TrainingJob
 from gpuproof.node_loss import NodeLoss
 from gpuproof.pod_shape import PodShape
 from gpuproof.suite import Answer
+from gpuproof.training_choice import PLAIN, Choice
 from gpuproof.training_kills import (
     HOPELESS,
     ON_ONE_TRAINING,
@@ -70,6 +71,8 @@ class Setup:
     check: str
     loss: NodeLoss | None = None
     """How a node is taken away, where the profile says so."""
+    choice: Choice = PLAIN
+    """Whose the pods are, and where they wait to be let in."""
 
 
 class UnfitReference(Exception):  # noqa: N818 - a finding about the cluster, and no error of the harness
@@ -165,6 +168,7 @@ class Trainings:
         try:
             watch.start()
             failed = self._until(watch, lambda: watch.ended or not in_one_piece(watch.lines))
+            failed = watch.admission.failure() or failed
         except ClusterError as error:
             failed = JobFailure(error.reason, error.message)
         finally:
@@ -182,7 +186,13 @@ class Trainings:
             lose_node = partial(self._take_node, loss)
         if self._reference is None:
             self._reference = self._pool.submit(self._run_reference)
-        if len(self.setup.hostnames) < 2 * shape.pods:
+        if self.setup.choice.queue is not None:
+            # A queue may have room for one of them only, and would keep one waiting for as long as it holds the other.
+            reference = self._wanted()
+            if isinstance(reference, JobFailure):
+                self._answers |= dict.fromkeys(kills, reference)
+                return
+        elif len(self.setup.hostnames) < 2 * shape.pods:
             self._wanted()  # no room for both at once
         planned = plan_kills(kills, shape)
         self._made += 1
@@ -251,6 +261,7 @@ class Trainings:
         try:
             watch.start()
             failed = self._until(watch, lambda: watch.ended or crashes_in_a_row(watch.lines) >= HOPELESS)
+            failed = watch.admission.failure() or failed
         finally:
             watch.close()
         if failed is not None:
@@ -273,14 +284,15 @@ class Trainings:
 
     def _until(self, watch: TrainingWatch, happened: Callable[[], bool]) -> JobFailure | None:
         within_s = self.setup.shape.start_within_s
-        until = watch.clock() + within_s
+        until = watch.clock_at_work() + within_s
         while not happened():
             failed = watch.broken or watch.trouble()
             if self.stop.is_set():
                 failed = JobFailure(Reason.INTERRUPTED, "the run was interrupted before this was known")
-            if failed is None and watch.clock() >= until:
+            if failed is None and watch.clock_at_work() >= until:
                 said = f"{watch.job.name}: not done within {within_s:g} s: {watch.waiting_for()}"
-                logs = tuple(f"{pod}: {watch.log_of(pod)[-1400:]}" for pod in list(watch.pods)[:4])
+                names = [pod.name for pod in watch.pods.values()]
+                logs = tuple(f"{pod}: {watch.log_of(pod)[-1400:]}" for pod in names[:4])
                 failed = JobFailure(Reason.DEADLINE_EXCEEDED, said, logs)
             if failed is not None:
                 return failed
@@ -315,6 +327,8 @@ def _job(setup: Setup, name: str, params: Mapping[str, Any], excluded: tuple[str
         params={"folder": _folder(name), **setup.params, "steps": steps, **params},
         excluded=excluded,
         shape=setup.pod,
+        owner=setup.choice.owner,
+        queue=setup.choice.queue,
     )
 
 

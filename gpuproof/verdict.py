@@ -77,6 +77,7 @@ _COULD_NOT_JUDGE = frozenset(
         Reason.CREATE_ERROR,
         Reason.FORBIDDEN,
         Reason.QUOTA_EXCEEDED,
+        Reason.NOT_ADMITTED,
         Reason.OOM_KILLED,
         Reason.NONZERO_EXIT,
         Reason.NO_MEASUREMENT,

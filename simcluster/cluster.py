@@ -74,6 +74,7 @@ class Cluster:
             hooks=self.faults.hooks(),
             webhooks=self._operators.webhooks(),
         )
+        self.api.resources.admission += self._operators.checks(self.api.resources)
         self.kubelets: dict[str, NodeKubelet] = {}
         self._scratch = scratch
         self._load: LoadMeter | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from simcluster.api.port import ApiError, Client, Object
 from simcluster.node.images import EXPORTER_IMAGE, PYTHON_IMAGE
 from simcluster.node.runtime import GATEWAY
+from simcluster.operators.kueue.site import TENANT, holder_objects, queue_objects
 from simcluster.topology import Pool, Prometheus, Topology, node_names
 
 OPERATOR_NAMESPACE = "gpu-operator"
@@ -35,10 +36,26 @@ async def install(client: Client, topology: Topology) -> None:
         await ensure_namespace(client, STORE_NAMESPACE)
         for resource, obj in object_store():
             await client.create(resource, obj, STORE_NAMESPACE)
+    if "kueue" in topology.operators:
+        await _install_queue(client, topology)
     for pool in topology.pools:
         for pod in busy_pods(pool):
             await ensure_namespace(client, pod["metadata"]["namespace"])
             await client.create("pods", pod, pod["metadata"]["namespace"])
+
+
+async def _install_queue(client: Client, topology: Topology) -> None:
+    """A ClusterQueue with the quota of all GPU nodes, and who holds all of it where nothing is to be admitted."""
+    pools = [pool for pool in topology.pools if pool.gpu is not None]
+    labels = dict(set.intersection(*(set(pool.labels.items()) for pool in pools))) if pools else {}
+    names = {name for pool in pools for name in node_names(pool)}
+    nodes = [node for node in (await client.list("nodes")).items if node["metadata"]["name"] in names]
+    objects = queue_objects(labels, [node["status"]["allocatable"] for node in nodes])
+    if topology.operator_troubles.kueue == "never-admits":
+        await ensure_namespace(client, TENANT)
+        objects += holder_objects(objects[-1][1])
+    for resource, obj in objects:
+        await client.create(resource, obj, obj["metadata"].get("namespace"))
 
 
 async def ensure_namespace(client: Client, name: str) -> None:

@@ -47,6 +47,9 @@ PARAMETERS = (
     "grace_s",
     "start_within_s",
     "recover_within_s",
+    "controller",
+    "queue",
+    "admitted_within_s",
 )
 """Some of these are for whoever starts and kills the training; what it is told beside them (steps, folder, where to
 stand still) is no profile's business."""

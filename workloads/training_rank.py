@@ -66,7 +66,8 @@ class Rank:
         self._leaving = threading.Event()
         self._saving: Optional[_Background] = None
         self._claim: Optional[Claim] = None
-        signal.signal(signal.SIGTERM, lambda *_: self._leaving.set())
+        # Until the ranks have met there is nothing to save, and whoever waits for others would not hear of it.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def run(self) -> int:
         """Train to the end; the exit code of this rank."""
@@ -77,6 +78,7 @@ class Rank:
             self._claim = Claim(plan.folder, "%s on %s" % (place.pod, place.node), self._on_other)
             self._claim.watch()
         self._join(began)
+        signal.signal(signal.SIGTERM, lambda *_: self._leaving.set())
         patience = dt.timedelta(seconds=plan.collective_s)
         self._group = dist.new_group(backend="gloo", timeout=patience)
         # A group of their own: a save in the background must not take part in the steps' exchanges, nor they in its.

@@ -63,6 +63,13 @@ STORAGE_CLASSES = Resource("apis/storage.k8s.io/v1", "storageclasses")
 SECRETS = Resource("api/v1", "secrets")
 CLAIMS = Resource("api/v1", "persistentvolumeclaims")
 JOBS = Resource("apis/batch/v1", "jobs")
+JOB_SETS = Resource("apis/jobset.x-k8s.io/v1alpha2", "jobsets")
+TRAINING_RUNTIMES = Resource("apis/trainer.kubeflow.org/v1alpha1", "trainingruntimes")
+TRAIN_JOBS = Resource("apis/trainer.kubeflow.org/v1alpha1", "trainjobs")
+VOLCANO_JOBS = Resource("apis/batch.volcano.sh/v1alpha1", "jobs")
+POD_GROUPS = Resource("apis/scheduling.volcano.sh/v1beta1", "podgroups")
+LOCAL_QUEUES = Resource("apis/kueue.x-k8s.io/v1beta1", "localqueues")
+WORKLOADS = Resource("apis/kueue.x-k8s.io/v1beta1", "workloads")
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ _NEXT: Final[Mapping[str, tuple[str, str]]] = {
     "create_error": (OWN, "Correct what the container asks for (its patch in [pod]); the message below names it."),
     "forbidden": (OWN, "Apply deploy/rbac.yaml, or ask for an exception from the policy that is named below."),
     "quota_exceeded": (OWN, "Raise the namespace's quota or free what holds it."),
+    "not_admitted": (OWN, "Free what the queue that the profile names is full of, and run again."),
     "oom_killed": (OWN, "Raise the memory limit in [pod], or lower the workload's size in the profile."),
     "nonzero_exit": (OWN, "The program could not measure: the log below says why."),
     "no_measurement": (OWN, "The program ended without a word: read its log."),

@@ -24,6 +24,10 @@ MOST_PACKS = 64
 """More failures than this have few causes: the report groups them, and each reads like the ones that are here."""
 
 NAMESPACE = "gpuproof-reproduce"
+_OWNERS = ("Job", "JobSet", "TrainJob")
+"""Of pods; a Volcano Job is a Job of another group."""
+_RUNTIME = "TrainingRuntime"
+_NEEDED = ("ConfigMap", "PersistentVolumeClaim", "Service", "LocalQueue", _RUNTIME)
 _MOST_FINDINGS = 60
 _MOST_EVIDENCE_CHARS = 8_000
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -75,15 +79,16 @@ def reproduction(created: Sequence[Mapping[str, Any]], check: str, hostname: str
     be applied by kubectl; with `hostname` the Job is one pod on that node. Empty where the run created no Job for the
     check, or one that needs a Secret: what a Secret held is in no folder.
     """
-    jobs = [o for o in created if o.get("kind") == "Job" and _labels(o).get("gpuproof.dev/check") == check]
+    jobs = [o for o in created if o.get("kind") in _OWNERS and _labels(o).get("gpuproof.dev/check") == check]
     if not jobs:
         return []
-    text_of_job = yaml.dump(jobs[0], Dumper=_DUMPER)
+    name = jobs[0]["metadata"]["name"]
+    parts = [jobs[0], *(o for o in created if o.get("kind") == _RUNTIME and o["metadata"]["name"] == name)]
+    text_of_job = yaml.dump_all(parts, Dumper=_DUMPER)
     if "secretName: " in text_of_job:
         return []
     wanted = set(re.findall(r"(?:name|claimName|subdomain): ([a-z0-9.-]+)", text_of_job))
-    kinds = ("ConfigMap", "PersistentVolumeClaim", "Service")
-    needed = [o for o in created if o.get("kind") in kinds and (o.get("metadata") or {}).get("name") in wanted]
+    needed = [o for o in created if o.get("kind") in _NEEDED and (o.get("metadata") or {}).get("name") in wanted]
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     return [namespace, *(_moved(each) for each in needed), _on_node(_moved(jobs[0]), hostname)]
 
@@ -98,8 +103,8 @@ def _moved(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _on_node(job: dict[str, Any], hostname: str | None) -> dict[str, Any]:
-    if hostname is None:
-        return job
+    if hostname is None or "completions" not in job["spec"]:
+        return job  # the pods of other owners are placed together or not at all
     spec = {**job["spec"], "completions": 1, "parallelism": 1}
     template = dict(spec["template"])
     pod = {key: value for key, value in template["spec"].items() if key != "affinity"}
@@ -182,18 +187,20 @@ def _evidence(subject: SubjectView) -> list[str]:
 
 
 def _commands(objects: Sequence[Mapping[str, Any]]) -> list[str]:
-    job, pods = str(objects[-1]["metadata"]["name"]), int(objects[-1]["spec"].get("completions") or 1)
+    owner = objects[-1]
+    job, pods = str(owner["metadata"]["name"]), int(owner["spec"].get("completions") or 0)
+    theirs, many = (f"job/{job}", str(pods)) if pods else (f"-l gpuproof.dev/job={job}", "same")
     message = '{.items[*].status.containerStatuses[?(@.name=="measure")].state.terminated.message}'
     several = [
-        f"These are the {pods} pods as the run created them; what the run did to them meanwhile is not repeated."
+        f"These are the {many} pods as the run created them; what the run did to them meanwhile is not repeated."
     ]
     return [
         "The pod measures and judges nothing: compare its numbers with the ones promised above.",
-        *(several if pods > 1 else []),
+        *(several if pods != 1 else []),
         "",
         "```console",
         "$ kubectl apply -f reproduce.yaml",
-        f"$ kubectl -n {NAMESPACE} logs -f --pod-running-timeout=5m job/{job} -c measure",
+        f"$ kubectl -n {NAMESPACE} logs -f --pod-running-timeout=5m {theirs} -c measure",
         f"$ kubectl -n {NAMESPACE} get pods -o jsonpath='{message}'",
         f"$ kubectl delete namespace {NAMESPACE}",
         "```",

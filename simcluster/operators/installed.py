@@ -14,18 +14,20 @@ import yaml
 
 from simcluster.api.custom import CRDS
 from simcluster.api.port import Client, Object
-from simcluster.api.resources import Admission
+from simcluster.api.resources import Admission, Resources
 from simcluster.api.schema.inline import inline
 from simcluster.controllers.events import EventRecorder
 from simcluster.controllers.informers import Informers
 from simcluster.controllers.manager import Controller
 from simcluster.operators.jobset.operator import JOBSET
+from simcluster.operators.kueue.operator import KUEUE
 from simcluster.operators.operator import Operator, Setting
 from simcluster.operators.trainer.operator import TRAINER
+from simcluster.operators.volcano.operator import VOLCANO
 from simcluster.timing import Timing
 
 _HERE = Path(__file__).resolve().parent
-_OPERATORS: tuple[Operator, ...] = (JOBSET, TRAINER)
+_OPERATORS: tuple[Operator, ...] = (JOBSET, TRAINER, VOLCANO, KUEUE)
 
 
 class Operators:
@@ -44,6 +46,10 @@ class Operators:
         """What the operators do at admission."""
         return [webhook for operator in self._operators for webhook in operator.webhooks]
 
+    def checks(self, resources: Resources) -> list[Admission]:
+        """What the operators refuse at the end of admission."""
+        return [operator.checks(resources) for operator in self._operators if operator.checks is not None]
+
     async def install(self, client: Client) -> None:
         """Have the operators' kinds served. Raises `ApiError`."""
         for operator in self._operators:
@@ -54,9 +60,10 @@ class Operators:
         self, client: Client, timing: Timing, informers: Informers, recorder: EventRecorder
     ) -> Iterator[Controller]:
         """The operators' controllers, built and not started."""
+        beside = frozenset(operator.name for operator in self._operators)
         for operator in self._operators:
             trouble = self._troubles.get(operator.name, "")
-            yield from operator.controllers(Setting(client, timing, informers, recorder, trouble))
+            yield from operator.controllers(Setting(client, timing, informers, recorder, trouble, beside))
 
 
 @cache

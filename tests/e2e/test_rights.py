@@ -10,6 +10,9 @@ import pytest
 import yaml
 
 from gpuproof import simulation
+from gpuproof.admission import KUEUE, VOLCANO
+from gpuproof.cluster.port import LOCAL_QUEUES, Resource
+from gpuproof.training_owner import OWNERS, TrainingOwner
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GPUPROOF = (sys.executable, "-c", "from gpuproof.cli import main; main()")
@@ -32,6 +35,24 @@ _Once.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 @pytest.mark.parametrize("file", sorted((ROOT / "deploy").glob("*.yaml")), ids=lambda file: str(file.name))
 def test_no_key_stands_twice(file: Path) -> None:
     assert list(yaml.load_all(file.read_text(encoding="utf-8"), _Once))
+
+
+@pytest.mark.parametrize("owner", OWNERS.values(), ids=OWNERS)
+def test_whoever_owns_a_training_can_be_made_watched_and_deleted(owner: TrainingOwner) -> None:
+    role = next(one for one in yaml.safe_load_all(RIGHTS.read_text(encoding="utf-8")) if one["kind"] == "ClusterRole")
+
+    def verbs(resource: Resource) -> set[str]:
+        group = resource.prefix.split("/")[1] if resource.prefix.startswith("apis/") else ""
+        rules = [rule for rule in role["rules"] if group in rule["apiGroups"] and resource.plural in rule["resources"]]
+        return {verb for rule in rules for verb in rule["verbs"]}
+
+    for _, resource in owner.makes:
+        assert verbs(resource) >= {"create", "delete"}, resource
+    assert verbs(owner.owns) >= {"list", "watch"}
+    for kind in (KUEUE, VOLCANO):
+        assert verbs(kind.watched) >= {"list", "watch"}
+        assert all("list" in verbs(resource) for resource in kind.needs)
+    assert verbs(LOCAL_QUEUES) >= {"create"}
 
 
 def kubectl(kubeconfig: Path, *arguments: str) -> str:

@@ -69,7 +69,8 @@ class Logs(ToyCluster):
         return answer
 
     def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Raw:
-        return pods.pod(name, containers={"measure": dict(self.state)})
+        found = pods.pod(name, containers={"measure": dict(self.state)})
+        return {**found, "metadata": {**found["metadata"], "uid": "this-one"}}
 
 
 def follow(cluster: Logs) -> LineStream:
@@ -180,3 +181,15 @@ def pod_of(name: str) -> dict[str, Any]:
     spec = {"containers": [container], "volumes": volumes, "restartPolicy": "Never"}
     spec["tolerations"] = [{"operator": "Exists"}]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def test_another_pod_of_the_same_name_is_not_read_as_this_one() -> None:
+    ended = Connection(line(1) + "\n")
+    cluster = Logs({}, connections=[ended, Connection(line(1, '{"n":7}') + "\n")])
+    with pytest.raises(LineStreamError) as caught:
+        list(LineStream(cluster, "ns", "pod-0", "measure", uid="an-earlier-one", patience=HASTY))
+    assert caught.value.reason is Reason.POD_DELETED
+    cluster.connections = [ended, Connection(line(1, '{"n":7}') + "\n")]
+    with pytest.raises(LineStreamError) as caught:
+        list(LineStream(cluster, "ns", "pod-0", "measure", uid="this-one", patience=HASTY))
+    assert caught.value.reason is Reason.MALFORMED_MEASUREMENT, "the same pod, whose container began anew"

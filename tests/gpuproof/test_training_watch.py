@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from gpuproof.admission import KUEUE, Queue
 from gpuproof.cluster.port import ClusterError, WatchEvent
 from gpuproof.continuation import Line
 from gpuproof.failure import Reason
 from gpuproof.line_stream import LineStreamError
 from gpuproof.manifests import PodSettings, Renderer, TrainingJob
+from gpuproof.training_owner import INDEXED_JOB, JOB_SET
 from gpuproof.training_watch import TrainingWatch
 from tests.gpuproof.toy_cluster import ToyCluster
 
@@ -26,10 +28,17 @@ def watch() -> TrainingWatch:
     return TrainingWatch(ToyCluster({}), renderer, job, clock=lambda: float(next(ticks)))
 
 
-def pod(name: str, index: int, state: dict[str, Any] | None = None, phase: str = "Running", node: str = "n1") -> Any:
+def pod(
+    name: str,
+    index: int,
+    state: dict[str, Any] | None = None,
+    phase: str = "Running",
+    node: str = "n1",
+    uid: str = "",
+) -> Any:
     statuses = [{"name": "measure", "state": state}] if state else []
     return {
-        "metadata": {"name": name, "annotations": {INDEX: str(index)}},
+        "metadata": {"name": name, "uid": uid or name, "annotations": {INDEX: str(index)}},
         "spec": {"nodeName": node} if node else {},
         "status": {"phase": phase, "containerStatuses": statuses},
     }
@@ -103,6 +112,63 @@ def test_a_training_of_the_new_pod_has_one_copy_of_each_rank(watch: TrainingWatc
     assert watch.copies == 1
 
 
+def test_a_new_pod_of_the_same_name_is_another_pod_and_the_earlier_one_is_gone(watch: TrainingWatch) -> None:
+    pods(watch, pod("node-1", 1, RUNNING, uid="first"))
+    first = watch.pod_of(1)
+    pods(watch, pod("node-1", 1, node="", phase="Pending", uid="second"))
+    second = watch.pod_of(1)
+    assert first is not None
+    assert second is not None
+    assert (second.uid, second.running_s, first.gone_s is not None) == ("second", None, True)
+    pods(watch, pod("node-1", 1, RUNNING, node="n2", uid="second"))
+    assert (second.runs, first.runs, watch.copies) == (True, False, 1)
+    # The trainer met with the one on the node that nobody hears, after the API had lost it.
+    later = Line(50.0, {"e": "joined", "world": 2, "where": [{"node": "n1", "pod": "node-1"}]})
+    tell(watch, "z", later, step(51.0))
+    assert watch.copies == 2
+
+
+def test_a_deleted_pod_is_gone_and_its_namesake_is_not(watch: TrainingWatch) -> None:
+    pods(watch, pod("node-1", 1, RUNNING, uid="first"), pod("node-1", 1, RUNNING, uid="second"))
+    tell(watch, "pods", WatchEvent("DELETED", {"metadata": {"name": "node-1", "uid": "first"}}))
+    assert watch.pods["second"].runs
+    tell(watch, "pods", WatchEvent("DELETED", {"metadata": {"name": "node-1"}}))
+    assert not watch.pods["second"].runs
+
+
+def test_a_pod_that_has_to_go_with_the_others_before_it_ran_is_no_trouble() -> None:
+    renderer = Renderer("r1", "ns", {}, "nvidia.com/gpu", PodSettings.from_mapping({"image": "i"}))
+    refused = {"waiting": {"reason": "ErrImagePull", "message": "manifest unknown"}}
+    for owner, deleted, troubled in ((JOB_SET, True, False), (JOB_SET, False, True), (INDEXED_JOB, True, True)):
+        job = TrainingJob("killed-1", "checkpoint_x", "training", 2, 2, 20, 30, 900, owner=owner)
+        gang = TrainingWatch(ToyCluster({}), renderer, job)
+        leaving = pod("a", 1, refused, "Pending")
+        leaving["metadata"] |= {"deletionTimestamp": "now"} if deleted else {}
+        pods(gang, leaving)
+        assert (gang.trouble() is not None) == troubled, (owner.word, deleted)
+
+
+def test_time_in_the_queue_is_no_part_of_any_other_wait() -> None:
+    now = [0.0]
+    renderer = Renderer("r1", "ns", {}, "nvidia.com/gpu", PodSettings.from_mapping({"image": "i"}))
+    queue = Queue("team-a", 100, KUEUE)
+    job = TrainingJob("killed-1", "checkpoint_x", "training", 2, 2, 20, 30, 900, queue=queue)
+    queued = TrainingWatch(ToyCluster({}), renderer, job, clock=lambda: now[0])
+    queued.admission.begin()
+    now[0] = 40
+    assert queued.clock_at_work() == 0
+    let_in = {"conditions": [{"type": "Admitted", "status": "True", "reason": "R", "message": "m"}]}
+    mine = {"metadata": {"ownerReferences": [{"name": "killed-1"}]}, "status": let_in}
+    tell(queued, "queue", WatchEvent("MODIFIED", mine))
+    now[0] = 50
+    assert queued.clock_at_work() == 10
+    lost = {"conditions": [{"type": "Evicted", "status": "True", "reason": "Preempted", "message": "for others"}]}
+    tell(queued, "queue", WatchEvent("MODIFIED", {**mine, "status": lost}))
+    trouble = queued.trouble()
+    assert trouble is not None
+    assert (trouble.reason, "for others" in trouble.message) == (Reason.NOT_ADMITTED, True)
+
+
 def test_a_pod_that_exits_0_has_succeeded(watch: TrainingWatch) -> None:
     pods(watch, pod("a", 1, RUNNING), pod("a", 1, ended(0), "Succeeded"))
     assert watch.pods["a"].succeeded
@@ -125,11 +191,19 @@ def test_a_pod_whose_object_vanishes_is_gone(watch: TrainingWatch) -> None:
     ],
 )
 def test_a_job_that_makes_no_more_pods_says_why(watch: TrainingWatch, status: dict[str, Any], said: str) -> None:
-    tell(watch, "jobs", WatchEvent("MODIFIED", {"metadata": {"name": "killed-1"}, "status": {}}))
+    tell(watch, "owner", WatchEvent("MODIFIED", {"metadata": {"name": "killed-1"}, "status": {}}))
     assert watch.given_up == ""
-    tell(watch, "jobs", WatchEvent("MODIFIED", {"metadata": {"name": "killed-1"}, "status": status}))
+    tell(watch, "owner", WatchEvent("MODIFIED", {"metadata": {"name": "killed-1"}, "status": status}))
     assert said in watch.given_up
     assert said in watch.waiting_for()
+
+
+def test_what_holds_a_job_up_is_said_while_it_does(watch: TrainingWatch) -> None:
+    held = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended"}
+    tell(watch, "owner", WatchEvent("MODIFIED", {"status": {"conditions": [held]}}))
+    assert "JobSuspended: Job suspended" in watch.waiting_for()
+    tell(watch, "owner", WatchEvent("MODIFIED", {"status": {"conditions": [{**held, "status": "False"}]}}))
+    assert "JobSuspended" not in watch.waiting_for()
 
 
 def test_a_stream_that_a_kill_cut_is_expected_and_one_with_a_gap_is_not(watch: TrainingWatch) -> None:

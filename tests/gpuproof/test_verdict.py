@@ -542,7 +542,7 @@ class TestFailures:
             ),
             (
                 Verdict.ERROR,
-                """image_pull create_error forbidden quota_exceeded oom_killed nonzero_exit no_measurement
+                """image_pull create_error forbidden quota_exceeded not_admitted oom_killed nonzero_exit no_measurement
                 truncated_measurement malformed_measurement wrong_world_size wrong_node_count foreign_measurement
                 node_busy pod_deleted harness_error cluster_unreachable""",
             ),

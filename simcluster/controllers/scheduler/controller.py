@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from simcluster.api.port import ApiError, Client, Object
 from simcluster.controllers import clock, fields
@@ -29,10 +30,27 @@ YIELD_EVERY = 8
 PREEMPTING = "default-scheduler: preempting to accommodate a higher priority pod"
 
 
-class Scheduler:
-    """One loop over one queue; pods it has just bound count on their node before the watch tells."""
+Hold = Callable[[PodInfo, Snapshot, Filters], str]
+"""Why a pod has to wait whatever room there is, "" where it need not."""
 
-    def __init__(self, client: Client, timing: Timing, informers: Informers, recorder: EventRecorder) -> None:
+
+class Scheduler:
+    """One loop over one queue; pods it has just bound count on their node before the watch tells.
+
+    It takes the pods that name it. What another scheduler of the same cluster binds it hears of from the API only.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        timing: Timing,
+        informers: Informers,
+        recorder: EventRecorder,
+        *,
+        name: str = NAME,
+        hold: Hold | None = None,
+    ) -> None:
+        self._name, self._hold = name, hold
         self._client = client
         self._recorder = recorder
         self._settle_s = timing.s(0.1)
@@ -51,7 +69,7 @@ class Scheduler:
 
     def start(self) -> None:
         """Start after the informers."""
-        self._task = asyncio.create_task(self._run(), name="scheduler")
+        self._task = asyncio.create_task(self._run(), name=self._name)
 
     async def stop(self) -> None:
         """Stop the loop."""
@@ -91,12 +109,11 @@ class Scheduler:
         else:
             self._queue.refresh(pod_info(new))
 
-    @staticmethod
-    def _ours(pod: Object) -> bool:
+    def _ours(self, pod: Object) -> bool:
         spec = fields.spec(pod)
         if fields.deleting(pod) or fields.terminal(pod) or spec.get("schedulingGates"):
             return False
-        return bool(spec.get("schedulerName", NAME) == NAME)
+        return bool(spec.get("schedulerName", NAME) == self._name)
 
     def _changed(self) -> None:
         """Look at the parked pods again soon, once for many changes."""
@@ -132,6 +149,14 @@ class Scheduler:
             self._queue.park(waiting)
             await self._tell(waiting, f"0/{len(self._snapshot.nodes)} nodes are available: {obstacle}. not found")
             return
+        if self._hold is not None:
+            why = self._hold(pod, self._snapshot, self._filters)
+            if why:
+                self._queue.park(waiting)
+                await self._tell(waiting, why)
+                return
+            # Others that were held may go now, too.
+            self._changed()
         found = self._filters.find(pod, self._volumes.refusal if pod.spec.get("volumes") else None)
         if not found.fitting:
             self._queue.park(waiting)
@@ -168,7 +193,7 @@ class Scheduler:
             await set_pod_status(self._client, victim.raw, {"conditions": [target]})
             await delete_if_there(self._client, "pods", victim.raw)
             message = f"Preempted by pod {pod.uid} on node {choice.node.name}"
-            self._recorder.record_action(NAME, victim.raw, "Normal", "Preempted", message, action="Preempting")
+            self._recorder.record_action(self._name, victim.raw, "Normal", "Preempted", message, action="Preempting")
         return True
 
     async def _bind_with_volumes(self, waiting: Waiting, node: NodeInfo) -> None:
@@ -196,7 +221,7 @@ class Scheduler:
         self._queue.drop(pod.uid)
         self._snapshot.withdraw(pod.uid)
         message = f"Successfully assigned {pod.namespace}/{pod.name} to {node.name}"
-        self._recorder.record_action(NAME, pod.raw, "Normal", "Scheduled", message, action="Binding")
+        self._recorder.record_action(self._name, pod.raw, "Normal", "Scheduled", message, action="Binding")
 
     async def _tell(self, waiting: Waiting, message: str) -> None:
         pod = waiting.pod
@@ -204,7 +229,7 @@ class Scheduler:
         if waiting.message == message and now - waiting.told_at < self._repeat_s:
             return
         waiting.told_at = now
-        self._recorder.record_action(NAME, pod.raw, "Warning", "FailedScheduling", message, action="Scheduling")
+        self._recorder.record_action(self._name, pod.raw, "Warning", "FailedScheduling", message, action="Scheduling")
         if waiting.message == message:
             return
         waiting.message = message

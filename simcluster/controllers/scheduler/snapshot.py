@@ -81,6 +81,10 @@ class Snapshot:
         self._priorities[pod.priority] += 1
         self.terms.add(pod.uid, pod, node.labels)
 
+    def holds(self, uid: str) -> bool:
+        """The pod counts on a node, also before the watch tells that it was bound."""
+        return uid in self._where
+
     def nominate(self, pod: PodInfo, node_name: str) -> None:
         """Keep room for the pod on that node against pods of lower priority."""
         self.withdraw(pod.uid)

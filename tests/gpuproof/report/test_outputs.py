@@ -152,6 +152,18 @@ def test_a_dispute_pack_repeats_the_run_s_own_job_on_that_node() -> None:
     assert "affinity" in JOB["spec"]["template"]["spec"]
 
 
+def test_a_pack_brings_the_owner_of_a_training_whatever_its_kind() -> None:
+    marks = {"gpuproof.dev/check": "gpu_inventory", "kueue.x-k8s.io/queue-name": "gpuproof"}
+    queue = {"kind": "LocalQueue", "metadata": {"name": "gpuproof"}}
+    runtime = {"kind": "TrainingRuntime", "metadata": {"name": "j-1"}, "spec": JOB["spec"]}
+    owner = {"kind": "TrainJob", "metadata": {"name": "j-1", "labels": marks}, "spec": {"runtimeRef": {"name": "j-1"}}}
+    other = {"kind": "TrainingRuntime", "metadata": {"name": "j-2"}, "spec": {}}
+    objects = dispute.reproduction([SOURCES, queue, runtime, owner, other], "gpu_inventory", None)
+    assert [o["kind"] for o in objects] == ["Namespace", "ConfigMap", "LocalQueue", "TrainingRuntime", "TrainJob"]
+    (pack,) = dispute.packs(view(synthetic.run(4, short=["gpu-1"])), [SOURCES, queue, runtime, owner])
+    assert "-l gpuproof.dev/job=j-1 -c measure" in pack.files["README.md"]
+
+
 def test_a_pack_brings_what_the_job_mounts_and_finds_its_peers_by() -> None:
     job = json.loads(json.dumps(JOB))
     job["spec"]["template"]["spec"] |= {"subdomain": "peers"}

@@ -28,6 +28,7 @@ async def world(operators: Operators) -> AsyncIterator[World]:
     timing = Timing(scale=SCALE)
     gate = Gate()
     server = ApiServer(registry=KubeletRegistry(), hooks=[gate], webhooks=operators.webhooks())
+    server.resources.admission += operators.checks(server.resources)
     await operators.install(server.client)
     manager = ControllerManager(server.client, timing, owned=operators.owned, more=operators.controllers)
     world = World(server.client, timing, gate=gate)
