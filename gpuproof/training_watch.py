@@ -70,7 +70,7 @@ class TrainingWatch:
         """Why the owner makes no more pods, in its controller's words; "" while it does."""
         self.copies = 1
         """The most pods of one rank that were at work at once."""
-        self._held_up = ""
+        self._held_up, self._owner_gone = "", False
         self.admission = Admission(job.queue, job.name, clock)
         """Whether its queue has let it in."""
         self._joined: Line | None = None
@@ -97,14 +97,17 @@ class TrainingWatch:
 
     def close(self) -> None:
         """Delete the owner and what went with it, see its pods go, stop watching; raises nothing of the cluster's."""
-        for _, resource in reversed(self.job.owner.makes):
+        owner = self.job.owner
+        for _, resource in reversed(owner.makes):
+            # Who makes all pods anew may be about to: it has to be there until the last of them is gone.
+            last = owner.replaces_all and resource == owner.owns
             try:
-                self.cluster.delete(resource, self.job.name, namespace=self.namespace)
+                self.cluster.delete(resource, self.job.name, namespace=self.namespace, foreground=last)
             except ClusterError:
                 continue  # the run's namespace goes at its end, and this with it
         # Their GPUs are asked for next: a pod that still holds them would look like somebody else's.
-        until = self.clock() + self.job.grace_s
-        while self.broken is None and self.clock() < until and any(pod.gone_s is None for pod in self.pods.values()):
+        until = self.clock() + self.job.grace_s * (2 if owner.replaces_all else 1)
+        while self.broken is None and self.clock() < until and self._leaving():
             self.take(_LOOK_S)
         for watch in self._watches:
             watch.close()
@@ -112,6 +115,11 @@ class TrainingWatch:
             stream.close()
         for thread in self._threads:
             thread.join(_JOIN_S)
+
+    def _leaving(self) -> bool:
+        """Whether something of it may still hold a node, or come to."""
+        owner_stays = self.job.owner.replaces_all and bool(self._watches) and not self._owner_gone
+        return owner_stays or any(pod.gone_s is None for pod in self.pods.values())
 
     def speaking(self, pods: Iterable[RankPod]) -> bool:
         """Whether the log of one of these pods is still being read."""
@@ -183,7 +191,8 @@ class TrainingWatch:
         self.broken = JobFailure(error.reason, f"the lines of {name} cannot be trusted: {error.message}")
 
     def _on_owner(self, event: WatchEvent) -> None:
-        if event.type != "DELETED":
+        self._owner_gone = event.type == "DELETED"
+        if not self._owner_gone:
             self.given_up = self.given_up or self.job.owner.given_up(event.object)
             self._held_up = self.job.owner.held_up(event.object)
 

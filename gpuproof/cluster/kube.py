@@ -104,10 +104,17 @@ class KubeCluster:
         return an_object(self._json("PATCH", path, body=body), "PATCH " + path)
 
     def delete(
-        self, resource: Resource, name: str, *, namespace: str | None = None, grace_s: int | None = None
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        grace_s: int | None = None,
+        foreground: bool = False,
     ) -> raw.Raw:
-        """Delete with propagation Background (the default for Jobs would orphan their pods)."""
-        options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+        """Delete with propagation Background or Foreground (the default for Jobs would orphan their pods)."""
+        how = "Foreground" if foreground else "Background"
+        options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": how}
         if grace_s is not None:
             options["gracePeriodSeconds"] = grace_s
         try:

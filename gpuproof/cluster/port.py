@@ -169,8 +169,19 @@ class Cluster(Protocol):
         """Merge `body` into the object (RFC 7386); repeated after a lost answer."""
         ...
 
-    def delete(self, resource: Resource, name: str, *, namespace: str | None = None, grace_s: int | None = None) -> Raw:
-        """Delete it and what it owns, in the background; an absent object is no error and answers {}."""
+    def delete(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        grace_s: int | None = None,
+        foreground: bool = False,
+    ) -> Raw:
+        """Delete it and what it owns, in the background; an absent object is no error and answers {}.
+
+        In the `foreground` the object stays until all that it owns is gone.
+        """
         ...
 
     def watch(

@@ -61,7 +61,15 @@ class Storing(ToyCluster):
             raise ClusterError(Reason.HARNESS_ERROR, "no", 404)
         return self.there[resource, name]
 
-    def delete(self, resource: Resource, name: str, *, namespace: str | None = None, grace_s: int | None = None) -> Raw:
+    def delete(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        grace_s: int | None = None,
+        foreground: bool = False,
+    ) -> Raw:
         del self.there[resource, name]
         if not self.kept:
             del self.there[VOLUMES, "pv-1"]

@@ -226,3 +226,19 @@ def test_what_keeps_a_pod_from_running_is_named(watch: TrainingWatch) -> None:
     found = watch.trouble()
     assert found is not None
     assert found.reason is Reason.IMAGE_PULL
+
+
+def test_an_owner_that_makes_all_pods_anew_is_seen_to_go_before_anything_else_is_asked_of_the_folder() -> None:
+    renderer = Renderer("r1", "ns", {}, "nvidia.com/gpu", PodSettings.from_mapping({"image": "i"}))
+    for owner, waits in ((JOB_SET, True), (INDEXED_JOB, False)):
+        cluster = ToyCluster({})
+        ticks = iter(range(1000))
+        job = TrainingJob("killed-1", "checkpoint_x", "training", 2, 2, 20, 0, 900, owner=owner)
+        gang = TrainingWatch(cluster, renderer, job, clock=lambda ticks=ticks: float(next(ticks)))  # type: ignore[misc]
+        gang.start()
+        pods(gang, pod("a", 1, RUNNING), pod("a", 1, ended(137), "Failed"))
+        assert gang._leaving() == waits, "its pods have ended, and it may be making new ones"
+        tell(gang, "owner", WatchEvent("DELETED", {"metadata": {"name": "killed-1"}}))
+        assert not gang._leaving()
+        gang.close()
+        assert cluster.deleted == ["killed-1"] * len(owner.makes)

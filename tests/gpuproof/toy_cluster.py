@@ -182,7 +182,15 @@ class ToyCluster:
                 self._start(body)
         return body
 
-    def delete(self, resource: Resource, name: str, *, namespace: str | None = None, grace_s: int | None = None) -> Raw:
+    def delete(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        grace_s: int | None = None,
+        foreground: bool = False,
+    ) -> Raw:
         """Remembered."""
         self._requests += 1
         self.deleted.append(name)
