@@ -18,6 +18,7 @@ COMMANDS = {
     "run": {
         "--profile", "--cluster", "--context", "--kubeconfig", "--in-cluster", "--out", "--only", "--nodes", "--image",
         "--resume", "--private-checks", "--sim-topology", "--sim-fault", "--baseline", "--quiet", "--plain",
+        "--max-gpu-hours",
     },
     "verify": {"--allowed-signers", "--identity", "--sign-with"},
     "compare": {"--out", "--prices", "--alpha", "--least-change"},
