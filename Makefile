@@ -46,7 +46,7 @@ bench: $(STAMP) ## performance, measured: requests, bytes, seconds
 localisation: $(STAMP) ## who is to blame for a slow all-reduce: the planner against simulated fabrics
 	$(BIN)/python -m tests.localisation
 
-faults: $(STAMP) ## every fault in groups, each caught by the checks it names
+faults: $(STAMP) ## every fault, in groups where it can be, caught by the checks it names
 	$(BIN)/python -m pytest tests/e2e/test_faults.py tests/e2e/test_node_lost.py tests/e2e/test_training_owners.py -m "every_fault or not every_fault" -n $(WORKERS) --dist worksteal
 
 pictures: $(STAMP) ## the docs' pictures and the example: make pictures ACCEPTED=… REJECTED=… UNDECIDED=…

@@ -354,7 +354,7 @@ class Expectation(_Strict):
 class Fault(_Strict):
     """One fault. `mechanism` is one word for the kind of defect; `source` names where such a defect was seen.
 
-    `only_in_selftest`: it takes minutes in pods, and the project's tests show it outside of them.
+    `only_in_selftest`: it takes minutes in pods, so quick tests show it outside of them; it shares a run with no other.
     """
 
     id: str

@@ -2,7 +2,8 @@
 
 Faults of single nodes share a run where they concern different nodes and checks, and a run asks the checks that its
 faults name and those that they require. `make test` takes the quick runs and as many more as make every check fail,
-`make faults` all of them; `gpuproof selftest` runs each fault alone and asks everything.
+`make faults` all of them, those that take minutes each alone; `gpuproof selftest` runs every fault alone and asks
+everything.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from gpuproof.verification import judged_again
 
 QUICK = {"gpu_inventory", "cuda_runtime"}
 FAULTS = [fault for fault in list_faults() if not fault.only_in_selftest]
-"""Those that take minutes in pods are shown outside of them, by tests/workloads/test_training.py."""
+LONG = [fault for fault in list_faults() if fault.only_in_selftest]
+"""They take minutes in pods: `make test` shows them outside of pods, by tests/workloads/test_training.py."""
 
 
 def nodes_of(fault: Fault) -> set[str]:
@@ -122,9 +124,20 @@ def test_every_check_that_a_fault_fails_is_failed_in_every_run_of_the_tests() ->
 
 @pytest.mark.parametrize("group", RUNS)
 def test_faults_are_caught_by_the_checks_they_name_and_by_no_other(group: list[Fault], tmp_path: Path) -> None:
-    caused = together(group)
+    hold_to(together(group), [fault.id for fault in group], tmp_path)
+
+
+@pytest.mark.every_fault
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("fault", LONG, ids=lambda fault: fault.id)
+def test_a_fault_that_takes_minutes_is_caught_as_the_others_are(fault: Fault, tmp_path: Path) -> None:
+    hold_to(fault, [fault.id], tmp_path)
+
+
+def hold_to(caused: Fault, faults: list[str], tmp_path: Path) -> None:
+    """Run with these faults, ask what they name, and hold it to what they must cause, everywhere it is said."""
     checks = asked(caused)
-    reached = run_once([fault.id for fault in group], tmp_path / "run", only=checks)
+    reached = run_once(faults, tmp_path / "run", only=checks)
     assert complaints(caused, reached, checks) == [], reached.output
     lines = read_record(tmp_path / "run" / "record.jsonl")
     assert judged_again(lines, tmp_path / "run") == []
