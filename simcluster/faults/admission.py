@@ -63,6 +63,17 @@ class CapJobRetries:
         return {**obj, "spec": {**obj["spec"], "backoffLimitPerIndex": 0}}
 
 
+class SuspendUnqueuedJobs:
+    """Suspends every new Job without the label of a queue."""
+
+    def __call__(self, resource: str, operation: Operation, obj: Object) -> Object:
+        """The Job, suspended; anything else as it is."""
+        labels = obj["metadata"].get("labels") or {}
+        if resource != "jobs.batch" or operation != "CREATE" or "kueue.x-k8s.io/queue-name" in labels:
+            return obj
+        return {**obj, "spec": {**obj["spec"], "suspend": True}}
+
+
 class ForbidJobPods:
     """Refuses each pod that a Job creates, as Pod Security does."""
 

@@ -19,6 +19,7 @@ from simcluster.faults.admission import (
     ForbidJobPods,
     LimitGpuMemory,
     PatchSource,
+    SuspendUnqueuedJobs,
 )
 from simcluster.node.context import GPU_RESOURCE, Site
 from simcluster.node.images import ImageStore
@@ -82,6 +83,8 @@ class FaultEngine:
                 hooks.append(PatchSource(action.file, action.applied))
             elif isinstance(action, file.CapRetries):
                 hooks.append(CapJobRetries())
+            elif isinstance(action, file.SuspendJobs):
+                hooks.append(SuspendUnqueuedJobs())
             elif isinstance(action, file.ForbidPods):
                 hooks.append(ForbidJobPods(action.message))
             elif isinstance(action, file.ExhaustQuota):

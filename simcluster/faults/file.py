@@ -215,6 +215,12 @@ class CapRetries(_Strict):
     do: Literal["cap-retries"]
 
 
+class SuspendJobs(_Strict):
+    """Every new Job that names no queue is suspended for good, as a queueing system may be told to do."""
+
+    do: Literal["suspend-jobs"]
+
+
 class TroubleObjectStore(_Strict):
     """The object store serves synthetic objects wrongly to one node or to all."""
 
@@ -291,6 +297,7 @@ Action = Annotated[
     OfferGpus
     | PatchWorkload
     | CapRetries
+    | SuspendJobs
     | HandingOut
     | BreakGpu
     | HideGpus

@@ -1,0 +1,25 @@
+"""Creates a Job that is to run at once, and tells where the cluster holds it back from the first moment.
+
+It must not know why the Job is needed, or wait for anything.
+"""
+
+from __future__ import annotations
+
+from gpuproof.cluster import raw
+from gpuproof.cluster.port import JOBS, Cluster, ClusterError
+from gpuproof.failure import Reason
+
+
+def create_job(cluster: Cluster, manifest: raw.Raw, namespace: str) -> None:
+    """Create it; raises `ClusterError` where it was refused, or suspended although nobody had asked for that.
+
+    Source for the second: Kueue's configuration, manageJobsWithoutQueueName, suspends Jobs that name no queue for good.
+    """
+    made = cluster.create(JOBS, manifest, namespace=namespace)
+    if raw.at(made, "spec", "suspend") is True and raw.at(manifest, "spec", "suspend") is not True:
+        said = (
+            f"the cluster suspended the Job {raw.text(manifest, 'metadata', 'name')} as it was created, so that no pod "
+            "of it can come: something holds back Jobs that name no queue (Kueue with manageJobsWithoutQueueName, or a "
+            "policy); have it leave namespaces called gpuproof-… alone (Kueue: managedJobsNamespaceSelector)"
+        )
+        raise ClusterError(Reason.NOT_ADMITTED, said)
