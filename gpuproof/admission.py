@@ -120,30 +120,23 @@ class Admission:
 def _read_workload(workload: raw.Raw) -> Seen:
     """Source: Kueue's API, kueue.x-k8s.io/v1beta1, conditions of a Workload."""
     admitted = raw.text(raw.condition(workload, "Admitted"), "status") == "True"
-    return Seen(admitted, _newest_words(workload, "Admitted", "QuotaReserved"), _true(workload, "Evicted"))
+    return Seen(
+        admitted, _newest_words(workload, "Admitted", "QuotaReserved"), raw.said_where_true(workload, "Evicted")
+    )
 
 
 def _newest_words(obj: raw.Raw, *kinds: str) -> str:
     """Of these conditions the one that has something to say, the last named first."""
     found = [raw.condition(obj, kind) for kind in kinds]
-    said = [_words(one) for one in found if raw.text(one, "message")]
+    said = [raw.said(one) for one in found if raw.text(one, "message")]
     return said[-1] if said else ""
-
-
-def _true(obj: raw.Raw, kind: str) -> str:
-    found = raw.condition(obj, kind)
-    return _words(found) if raw.text(found, "status") == "True" else ""
-
-
-def _words(condition: raw.Raw) -> str:
-    return f"{raw.text(condition, 'reason')}: {raw.text(condition, 'message')}"
 
 
 def _read_pod_group(group: raw.Raw) -> Seen:
     """Source: Volcano's API, scheduling.volcano.sh/v1beta1, phases and conditions of a PodGroup."""
     phase = raw.text(group, "status", "phase")
     conditions = [one for one in raw.objects(group, "status", "conditions") if raw.text(one, "message")]
-    words = _words(conditions[-1]) if conditions else f"its PodGroup is {phase or 'without a phase'}"
+    words = raw.said(conditions[-1]) if conditions else f"its PodGroup is {phase or 'without a phase'}"
     return Seen(phase in ("Inqueue", "Running", "Completed"), words)
 
 

@@ -28,7 +28,7 @@ from gpuproof.cluster.port import (
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.feeds import Feeds, SeeingClock
 from gpuproof.inventory import Inventory
-from gpuproof.job_creation import create_job
+from gpuproof.job_creation import create_running
 from gpuproof.manifests import MEASURE, SWEEP_LABEL, Renderer, SweepJob, shorter_selection
 from gpuproof.node_board import NodeBoard
 from gpuproof.pod_shape import PodShape
@@ -106,7 +106,7 @@ class GangPods:
             self._make(SERVICES, service)
             self._make(CONFIG_MAPS, self.renderer.sources(AGENT))
             self._watch()
-            create_job(self.cluster, job, self.renderer.namespace)
+            create_running(self.cluster, JOBS, job, self.renderer.namespace)
         except ClusterError as error:
             self._state.give_up(JobFailure(error.reason, f"the gang's objects were refused: {error.message}"))
         else:

@@ -51,8 +51,9 @@ def print_plan(options: Options, render: bool) -> int:
         release(cluster, simulated)
     nodes = read_inventory(listing.items, gpu_resource=profile.cluster.gpu_resource).in_pool(scope_labels(profile))
     plan = make_plan(checks, profile, [node.name for node in nodes])
+    folders = workload_folders(options.folders)
     if render:
-        _print_manifests(checks, profile, plan, workload_folders(options.folders))
+        _print_manifests(checks, profile, plan, folders)
         return 0
     console = Console()
     console.print(Text(f"profile {profile.name} on {cluster.name}", style="bold"))
@@ -60,7 +61,7 @@ def print_plan(options: Options, render: bool) -> int:
     absent = [node.name for node in plan.nodes if node.missing]
     if absent:
         console.print(f"missing: {len(absent)} of {plan.expected_nodes} expected nodes are not in the cluster")
-    found = costs(checks, profile, plan, workload_folders(options.folders))
+    found = costs(checks, profile, plan, folders)
     console.print(_cost_table(found))
     console.print(
         f"at most {gpu_hours(found):.2f} GPU-hours, by the profile's deadlines; run --max-gpu-hours refuses more"
@@ -69,7 +70,7 @@ def print_plan(options: Options, render: bool) -> int:
         if profile.checks[check.name].state is not State.NOT_APPLICABLE:
             console.print(_limit_table(check, profile))
     if any(check.kills and profile.checks[check.name].state is not State.NOT_APPLICABLE for check in checks):
-        choice = training_setup(profile, {}, workload_folders(options.folders)).choice
+        choice = training_setup(profile, {}, folders).choice
         console.print(Text(f"whose the pods are that are killed: {choice.text}"))
     for why in profile.blocking_provenance(today()):
         console.print(Text(f"cannot be ACCEPTED: {why}", style="yellow"))

@@ -17,7 +17,7 @@ from gpuproof.dataset import DatasetError, handout
 from gpuproof.failure import JobFailure, Reason
 from gpuproof.feeds import Feeds, News, SeeingClock
 from gpuproof.inventory import Inventory
-from gpuproof.job_creation import create_job
+from gpuproof.job_creation import create_running
 from gpuproof.manifests import MEASURE, ORDER_ANNOTATION, SWEEP_LABEL, Renderer, SweepJob, shorter_selection
 from gpuproof.node_board import NodeBoard
 from gpuproof.sweep import MAX_ROUNDS, SweepState
@@ -296,7 +296,7 @@ class SweepRun:
         # Known before it is asked for: a Job whose answer is lost must be deleted too.
         self.jobs.append(name)
         try:
-            create_job(self.cluster, manifest, self.renderer.namespace)
+            create_running(self.cluster, JOBS, manifest, self.renderer.namespace)
         except ClusterError as error:
             self.state.give_up(JobFailure(error.reason, f"job {name} was refused: {error.message}"))
             return

@@ -65,26 +65,18 @@ class TrainingOwner:
         return int(said) if said.isdigit() else None
 
 
-def condition_text(obj: raw.Raw, kind: str) -> str:
-    """Reason and message of a condition that is true; "" where it is not."""
-    found = raw.condition(obj, kind)
-    if raw.text(found, "status") != "True":
-        return ""
-    return f"{raw.text(found, 'reason')}: {raw.text(found, 'message')}"
-
-
 def _job_given_up(job: raw.Raw) -> str:
     failed = raw.text(job, "status", "failedIndexes")
-    said = condition_text(job, "Failed") or condition_text(job, "FailureTarget")
+    said = raw.said_where_true(job, "Failed") or raw.said_where_true(job, "FailureTarget")
     return said or (f"the Job does not replace the pod of index {failed}" if failed else "")
 
 
 def _suspended(owner: raw.Raw) -> str:
-    return condition_text(owner, "Suspended")
+    return raw.said_where_true(owner, "Suspended")
 
 
 def _failed(owner: raw.Raw) -> str:
-    return condition_text(owner, "Failed")
+    return raw.said_where_true(owner, "Failed")
 
 
 def _volcano_given_up(job: raw.Raw) -> str:

@@ -14,10 +14,10 @@ from typing import Any
 
 from gpuproof.admission import Admission
 from gpuproof.cluster import raw
-from gpuproof.cluster.port import JOBS, PODS, Cluster, ClusterError, Watch, WatchEvent
+from gpuproof.cluster.port import PODS, Cluster, ClusterError, Watch, WatchEvent
 from gpuproof.continuation import Line
 from gpuproof.failure import JobFailure, Reason
-from gpuproof.job_creation import create_job
+from gpuproof.job_creation import create_running
 from gpuproof.line_stream import LineStream, LineStreamError
 from gpuproof.manifests import JOB_LABEL, MEASURE, Renderer, TrainingJob
 from gpuproof.pod_outcome import OnTheWay, classify
@@ -85,10 +85,7 @@ class TrainingWatch:
         """Create what is needed and begin to watch; raises `ClusterError`."""
         owner = self.job.owner
         for (_, resource), made in zip(owner.makes, self._renderer.training(self.job), strict=True):
-            if resource is JOBS:
-                create_job(self.cluster, made, self.namespace)
-            else:
-                self.cluster.create(resource, made, namespace=self.namespace)
+            create_running(self.cluster, resource, made, self.namespace)
         pods = self.cluster.watch(PODS, namespace=self.namespace, label_selector=f"{JOB_LABEL}={self.job.name}")
         owners = self.cluster.watch(
             owner.owns, namespace=self.namespace, field_selector=f"metadata.name={self.job.name}"

@@ -60,3 +60,14 @@ def condition(obj: object, kind: str) -> Raw:
         if text(entry, "type") == kind:
             return entry
     return {}
+
+
+def said(condition: Raw) -> str:
+    """Reason and message of a condition in one line."""
+    return f"{text(condition, 'reason')}: {text(condition, 'message')}"
+
+
+def said_where_true(obj: object, kind: str) -> str:
+    """Reason and message of a condition that is true; "" where it is not."""
+    found = condition(obj, kind)
+    return said(found) if text(found, "status") == "True" else ""

@@ -10,7 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from simcluster.api.port import ApiError, Object
+from simcluster.controllers import fields
 from simcluster.node.context import GPU_RESOURCE
+from simcluster.operators.kueue import words
+from simcluster.operators.kueue.owners import with_suspend
 
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
@@ -68,10 +71,9 @@ class SuspendUnqueuedJobs:
 
     def __call__(self, resource: str, operation: Operation, obj: Object) -> Object:
         """The Job, suspended; anything else as it is."""
-        labels = obj["metadata"].get("labels") or {}
-        if resource != "jobs.batch" or operation != "CREATE" or "kueue.x-k8s.io/queue-name" in labels:
+        if resource != "jobs.batch" or operation != "CREATE" or words.QUEUE_KEY in fields.labels(obj):
             return obj
-        return {**obj, "spec": {**obj["spec"], "suspend": True}}
+        return with_suspend(obj, value=True)
 
 
 class ForbidJobPods:
